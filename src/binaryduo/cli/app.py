@@ -1,0 +1,46 @@
+"""All verbs in one place. Each is a function in a file of its own that imports what it needs when called,
+so that `binaryduo --help` answers at once and `binaryduo run` works without PyTorch."""
+
+import sys
+
+import typer
+from rich.console import Console
+
+from binaryduo import __version__
+from binaryduo.cli import cost, decouple
+from binaryduo.errors import BinaryDuoError
+
+app = typer.Typer(
+    name="binaryduo",
+    help="Train, diagnose and deploy networks whose activations are one bit.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"binaryduo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+app.command("cost")(cost.cost)
+app.command("decouple")(decouple.decouple)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    """Run the command line; an error of ours is one sentence on stderr and exit code 2."""
+    try:
+        app(arguments)
+    except BinaryDuoError as error:
+        Console(stderr=True, soft_wrap=True).print(f"binaryduo: {error}", style="red", markup=False, highlight=False)
+        sys.exit(2)
