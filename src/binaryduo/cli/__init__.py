@@ -8,5 +8,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("binaryduo"):
             raise
-        raise SystemExit(f"binaryduo: the command line needs {error.name!r}: pip install 'binaryduo[cli]'") from None
+        raise SystemExit(
+            f"binaryduo: the command line needs {error.name!r}: pip install 'binaryduo[cli]'"
+        ) from None
     run()

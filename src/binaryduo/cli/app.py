@@ -28,7 +28,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass
 
@@ -42,5 +44,7 @@ def run(arguments: list[str] | None = None) -> None:
     try:
         app(arguments)
     except BinaryDuoError as error:
-        Console(stderr=True, soft_wrap=True).print(f"binaryduo: {error}", style="red", markup=False, highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"binaryduo: {error}", style="red", markup=False, highlight=False
+        )
         sys.exit(2)

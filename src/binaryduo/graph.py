@@ -1,0 +1,356 @@
+"""What a model does with its channels: one torch.fx analysis under couple, decouple, cost and pack.
+
+`analyse(model, example_input)` traces a copy of the model and says of every tensor
+- which kind of operation made it (`Kind`),
+- which channel groups its channels belong to: a group is a set of channels that must be as many as each
+  other wherever they appear (a convolution's output, its BN, the stream it is added to, …),
+- and which activation's levels it carries unchanged (`Segment.levels`), so that its channels can be split
+  into bits.
+
+An operation that is not known here is never guessed at: the groups that reach it keep their width.
+"""
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from binaryduo import nn as bnn
+from binaryduo.errors import GraphError
+from binaryduo.operations import SWAPS, Kind, is_average, node_kind, permutation
+
+
+@dataclass
+class Group:
+    """Channels that are as many as each other everywhere. `quantized`: an activation acts on them."""
+
+    size: int
+    name: str  # the qualified name of the layer that makes them
+    fixed: str | None = None  # why their number cannot change
+    quantized: bool = False
+    parent: "Group | None" = None
+    divisor: int = 1  # their number must stay a multiple of this (grouped convolutions)
+
+    def root(self) -> "Group":
+        group = self
+        while group.parent is not None:
+            group = group.parent
+        return group
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of channels in a tensor: `scale` values for each channel of a group (more than 1 when flattened).
+
+    `levels` is how many values the channels can take if they come unchanged from an activation.
+    """
+
+    group: Group = field(repr=False)
+    scale: int = 1
+    levels: int | None = None
+    exact: bool = True  # every value is one of the levels (an average pool makes values in between)
+
+    @property
+    def size(self) -> int:
+        return self.group.root().size * self.scale
+
+
+@dataclass
+class Info:
+    """What is known of one node of the graph."""
+
+    kind: Kind
+    shape: tuple[int, ...] = ()
+    dim: int = 1  # which dimension the channels are in
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass
+class Analysis:
+    """A traced copy of a model and what is known of its tensors."""
+
+    model: nn.Module  # the copy: transformations change it
+    graph: fx.Graph
+    info: dict[fx.Node, Info]
+    names: dict[nn.Module, str]  # module -> qualified name
+    uses: dict[str, int]  # qualified name -> how often it is called
+
+    def module(self, node: fx.Node) -> nn.Module:
+        return self.model.get_submodule(str(node.target))
+
+    def of_kind(self, *kinds: Kind) -> Iterator[fx.Node]:
+        return (node for node in self.graph.nodes if node in self.info and self.info[node].kind in kinds)
+
+    def groups(self) -> list[Group]:
+        found = {id(s.group.root()): s.group.root() for i in self.info.values() for s in i.segments}
+        return list(found.values())
+
+    def tensor_inputs(self, node: fx.Node) -> list[fx.Node]:
+        return [n for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
+
+
+class Tracer(fx.Tracer):
+    """Traces into user code and stops at torch's and our own modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace_asserts = True
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        ours = type(m).__module__.startswith("binaryduo.") and not any(True for _ in m.children())
+        return ours or super().is_leaf_module(m, module_qualified_name)
+
+
+def trace(model: nn.Module) -> fx.Graph:
+    """The model's graph, with its own module names; refuses what fx cannot follow, and says why.
+
+    >>> [n.op for n in trace(nn.Sequential(nn.ReLU())).nodes]
+    ['placeholder', 'call_module', 'output']
+    """
+    try:
+        return Tracer().trace(model)
+    except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise GraphError(
+            f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on data "
+            f"cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
+        ) from error
+
+
+def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
+    """The example as a tuple of tensors; a tensor alone becomes a tuple of one.
+
+    >>> len(as_inputs(torch.zeros(1, 3)))
+    1
+    """
+    inputs = tuple(example_input) if isinstance(example_input, tuple | list) else (example_input,)
+    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
+        raise GraphError("example_input must be a tensor (or a tuple of tensors) as the model takes it")
+    return inputs
+
+
+class _Recorder(fx.Interpreter):
+    """Runs the graph and keeps the shape of every tensor; names the node where it fails."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(module, garbage_collect_values=True, graph=graph)  # type: ignore[arg-type]
+        self.extra_traceback = False
+        self.shapes: dict[fx.Node, tuple[int, ...] | None] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            value = super().run_node(n)
+        except Exception as error:
+            where = f"module {n.target!r}" if n.op == "call_module" else f"operation {n.name!r}"
+            raise GraphError(f"the example input does not go through {where}: {error}") from error
+        self.shapes[n] = tuple(value.shape) if isinstance(value, Tensor) else None
+        return value
+
+
+def run_shapes(module: nn.Module, graph: fx.Graph, inputs: tuple[Tensor, ...]) -> dict[fx.Node, Any]:
+    """The shape of every tensor when the model is run on the inputs; None for what is not a tensor."""
+    recorder = _Recorder(module, graph)
+    with torch.no_grad():
+        recorder.run(*inputs)
+    return recorder.shapes
+
+
+# --- how channels flow through each kind ------------------------------------------------------------------
+
+
+class _Flow:
+    """Follows channel groups forward through the graph, joining those that must stay equal."""
+
+    def __init__(self, model: nn.Module, shapes: dict[fx.Node, Any], kinds: dict[fx.Node, Kind]) -> None:
+        self.model, self.shapes, self.kinds = model, shapes, kinds
+        self.info: dict[fx.Node, Info] = {}
+
+    def visit(self, node: fx.Node) -> None:
+        kind, shape = self.kinds[node], self.shapes.get(node)
+        if kind is Kind.SCALAR:
+            self.info[node] = Info(kind)
+            return
+        sources = [self.info[n] for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
+        if kind is Kind.OUTPUT:
+            for source in sources:
+                self.fix(source, "they are the model's output")
+            self.info[node] = Info(kind, (), 1, sources[0].segments if len(sources) == 1 else ())
+            return
+        assert shape is not None
+        if kind is Kind.LAYER:
+            segments, dim = self.layer(node, sources[0], shape)
+        elif kind in (Kind.NORM, Kind.QUANT, Kind.POOL, Kind.WEIGHTED, Kind.ELEMENTWISE):
+            segments, dim = self.keep(node, kind, sources[0])
+        elif kind is Kind.RESHAPE:
+            segments, dim = self.reshape(node, sources[0], shape)
+        elif kind in (Kind.ADD, Kind.JOIN):
+            segments, dim = self.join(node, sources, shape)
+        elif kind is Kind.CAT:
+            segments, dim = self.cat(node, sources)
+        elif kind is Kind.PAD and sources[0].dim == 1:
+            segments, dim = (Segment(Group(shape[1], node.name)),), 1
+        elif kind is Kind.SELECT:
+            levels = {s.levels if s.exact else None for s in sources[0].segments}
+            group = Group(shape[1], node.name, fixed=f"{node.target!r} picks them one by one")
+            segments, dim = (Segment(group, 1, levels.pop() if len(levels) == 1 else None),), 1
+        else:
+            if kind is not Kind.INPUT:
+                self.kinds[node] = kind = Kind.OTHER
+            for source in sources:
+                self.fix(source, f"operation {node.name!r} is not one that binaryduo can follow")
+            why = "they are the model's input" if kind is Kind.INPUT else f"they come out of {node.name!r}"
+            size = shape[1] if len(shape) > 1 else 1
+            segments, dim = (Segment(Group(size, node.name, fixed=why)),), 1
+        self.info[node] = Info(self.kinds[node], shape, dim, segments)
+
+    def fix(self, source: Info, why: str) -> None:
+        for segment in source.segments:
+            root = segment.group.root()
+            root.fixed = root.fixed if root.fixed is not None else why
+
+    def layer(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
+        module = self.model.get_submodule(str(node.target))
+        dim = len(shape) - 1 if isinstance(module, nn.Linear) else 1
+        if source.dim != dim:
+            self.fix(source, f"layer {node.target!r} works on another dimension")
+        groups = getattr(module, "groups", 1)
+        group = Group(shape[dim], str(node.target), divisor=groups)
+        if groups > 1:
+            if len(source.segments) != 1 or source.segments[0].scale != 1:
+                self.fix(source, f"the grouped convolution {node.target!r} needs them as they are")
+                group.fixed = f"{node.target!r} is a grouped convolution"
+            elif groups == module.in_channels == module.out_channels:
+                group = source.segments[0].group.root()  # depthwise: as many out as in
+            else:
+                root = source.segments[0].group.root()
+                root.divisor = math.lcm(root.divisor, groups)
+        return (Segment(group),), dim
+
+    def keep(self, node: fx.Node, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
+        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if kind is Kind.QUANT:
+            assert isinstance(module, bnn.QuantAct)
+            for segment in source.segments:
+                segment.group.root().quantized = True
+            return tuple(Segment(s.group, s.scale, module.levels) for s in source.segments), source.dim
+        if kind in (Kind.POOL, Kind.WEIGHTED) and source.dim == 1:
+            blur = is_average(node, module)
+            return tuple(
+                Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments
+            ), 1
+        return tuple(Segment(s.group, s.scale) for s in source.segments), source.dim
+
+    def reshape(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
+        before = source.shape
+        if node.target in SWAPS:
+            order = permutation(node, len(before))
+            if order is not None and order[0] == 0:
+                return source.segments, order.index(source.dim)
+        elif source.dim == 1 and len(shape) >= 2 and len(before) >= 2 and shape[0] == before[0]:
+            if shape[1] == before[1]:
+                return source.segments, 1
+            if len(shape) == 2 and shape[1] == math.prod(before[1:]):
+                area = math.prod(before[2:])
+                return tuple(Segment(s.group, s.scale * area, s.levels, s.exact) for s in source.segments), 1
+        self.kinds[node] = Kind.OTHER
+        self.fix(source, f"the reshape {node.name!r} moves channels to another dimension")
+        size = shape[1] if len(shape) > 1 else 1
+        return (Segment(Group(size, node.name, fixed=f"they come out of the reshape {node.name!r}")),), 1
+
+    def join(
+        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...]
+    ) -> tuple[tuple[Segment, ...], int]:
+        first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
+        for source in sources:
+            alike = (
+                len(source.shape) == len(shape)
+                and source.dim == first.dim
+                and [s.scale for s in source.segments] == [s.scale for s in first.segments]
+                and [s.size for s in source.segments] == [s.size for s in first.segments]
+            )
+            if not alike:
+                for each in sources:
+                    self.fix(
+                        each, f"operation {node.name!r} joins tensors whose channels are laid out differently"
+                    )
+                size = shape[first.dim] if len(shape) > first.dim else 1
+                return (Segment(Group(size, node.name, fixed=f"they come out of {node.name!r}")),), first.dim
+            for a, b in zip(first.segments, source.segments, strict=True):
+                _unite(a.group.root(), b.group.root())
+        return tuple(Segment(s.group, s.scale) for s in first.segments), first.dim
+
+    def cat(self, node: fx.Node, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
+        axis = node.kwargs.get("dim", node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else 0))
+        order: list[fx.Node] = list(node.args[0]) if node.args else list(node.kwargs["tensors"])  # type: ignore
+        parts = [self.info[n] for n in order]
+        ndim = len(parts[0].shape)
+        if isinstance(axis, int) and all(p.dim == axis % ndim for p in parts):
+            return tuple(s for p in parts for s in p.segments), axis % ndim
+        self.kinds[node] = Kind.JOIN
+        return self.join(node, sources, self.shapes[node])
+
+
+def _unite(a: Group, b: Group) -> None:
+    if a is b:
+        return
+    b.parent = a
+    a.fixed = a.fixed if a.fixed is not None else b.fixed
+    a.quantized = a.quantized or b.quantized
+    a.divisor = math.lcm(a.divisor, b.divisor)
+
+
+def analyse(model: nn.Module, example_input: Any) -> Analysis:
+    """Trace a copy of the model in evaluation mode and follow its channels. The model itself is untouched.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
+    >>> [g.size for g in analyse(net, torch.zeros(1, 4)).groups() if g.quantized]
+    [8]
+    """
+    inputs = as_inputs(example_input)
+    work = copy.deepcopy(model)
+    modes = {name: module.training for name, module in work.named_modules()}
+    work.eval()
+    graph = trace(work)
+    shapes = run_shapes(work, graph, inputs)
+    for name, module in work.named_modules():
+        module.training = modes[name]
+    kinds = {node: node_kind(node, work, shapes) for node in graph.nodes}
+    flow = _Flow(work, shapes, kinds)
+    for node in graph.nodes:
+        flow.visit(node)
+    uses: dict[str, int] = {}
+    names: dict[nn.Module, str] = {}
+    for name, module in work.named_modules():
+        names.setdefault(module, name)
+    for node in graph.nodes:
+        if node.op == "call_module":
+            target = names[work.get_submodule(str(node.target))]
+            uses[target] = uses.get(target, 0) + 1
+    return Analysis(work, graph, flow.info, names, uses)
+
+
+def refuse_shared(analysis: Analysis) -> None:
+    """Refuse layers and BNs that are used twice, or that share a parameter: their uses would part ways."""
+    owners: dict[int, str] = {}
+    for name, parameter in analysis.model.named_parameters(remove_duplicate=False):
+        first = owners.setdefault(id(parameter), name)
+        if first.rpartition(".")[0] != name.rpartition(".")[0] and not _same_module(analysis, first, name):
+            raise GraphError(
+                f"parameters {first!r} and {name!r} are one and the same: tied weights cannot follow different "
+                f"widths. Give each module a parameter of its own"
+            )
+    for node in analysis.of_kind(Kind.LAYER, Kind.NORM):
+        if analysis.uses[analysis.names[analysis.module(node)]] > 1:
+            raise GraphError(
+                f"module {node.target!r} is used more than once: its uses would need different weights after "
+                f"decoupling. Give each use a module of its own"
+            )
+
+
+def _same_module(analysis: Analysis, first: str, second: str) -> bool:
+    paths = (first.rpartition(".")[0], second.rpartition(".")[0])
+    return analysis.model.get_submodule(paths[0]) is analysis.model.get_submodule(paths[1])

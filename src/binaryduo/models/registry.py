@@ -1,0 +1,139 @@
+"""Networks by name, and the variants that are derived from them.
+
+The baseline is a width table. The coupled variant is found by `couple`, except for AlexNet and the ResNets at
+three levels, whose widths the authors chose by hand. The decoupled variant always comes from `decouple`.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.coupling import couple
+from binaryduo.decoupling import decouple
+from binaryduo.errors import ArgumentError, unknown_name
+from binaryduo.models import alexnet, mlp, resnet, vgg7
+from binaryduo.models.layers import Maker, Precision
+from binaryduo.nn import initialise
+from binaryduo.ste import STE, check_levels
+
+Variant = Literal["baseline", "coupled", "decoupled"]
+VARIANTS: tuple[Variant, ...] = ("baseline", "coupled", "decoupled")
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is known of a network: how to make it, its widths, and the data it was made for."""
+
+    make: Maker
+    baseline: tuple[int, ...]
+    coupled: tuple[int, ...] | None  # for three levels; None: by `couple`
+    weight_bits: int
+    num_classes: int
+    in_channels: int
+    image_size: int
+
+
+NETWORKS = {
+    "vgg7": Network(vgg7.VGG7, vgg7.BASELINE, None, 32, 10, 3, 32),
+    "alexnet": Network(alexnet.AlexNet, alexnet.BASELINE, alexnet.COUPLED, 1, 1000, 3, 224),
+    "resnet18": Network(resnet.ResNet18, resnet.BASELINE, resnet.COUPLED, 1, 1000, 3, 224),
+    "resnet18-sc": Network(
+        partial(resnet.ResNet18, extra=True), resnet.BASELINE, resnet.COUPLED, 1, 1000, 3, 224
+    ),
+    "mlp": Network(mlp.MLP, mlp.BASELINE, None, 32, 10, 1, 28),
+}
+
+
+def names() -> list[str]:
+    """The networks that `build` knows.
+
+    >>> names()
+    ['vgg7', 'alexnet', 'resnet18', 'resnet18-sc', 'mlp']
+    """
+    return list(NETWORKS)
+
+
+def _network(name: str) -> Network:
+    if name not in NETWORKS:
+        raise unknown_name("network", name, names())
+    return NETWORKS[name]
+
+
+def example_input(
+    name: str, in_channels: int | None = None, image_size: int | None = None, batch: int = 1
+) -> Tensor:
+    """A batch of random images of the size that the network is made for. Shape (batch, C, H, W).
+
+    >>> example_input("vgg7").shape
+    torch.Size([1, 3, 32, 32])
+    """
+    network = _network(name)
+    channels = network.in_channels if in_channels is None else in_channels
+    size = network.image_size if image_size is None else image_size
+    return torch.rand(batch, channels, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def build(
+    name: str,
+    variant: Variant = "baseline",
+    num_classes: int | None = None,
+    levels: int | None | Literal["default"] = "default",
+    ste: "str | STE" = "relu1",
+    weight_bits: Literal[1, 32] | None = None,
+    width: float = 1.0,
+    in_channels: int | None = None,
+    image_size: int | None = None,
+) -> nn.Module:
+    """A network by name, freshly initialised.
+
+    `levels` is 2 for the baseline and 3 for the coupled network unless given; for the decoupled variant it is
+    the coupled network's, and None is full precision everywhere. `weight_bits` is 32 for vgg7 and mlp, 1 for
+    the others (first, last and shortcut layers stay float). `width` multiplies every hidden width.
+
+    >>> net = build("vgg7", variant="coupled")
+    >>> [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)]
+    [45, 45, 90, 90]
+    """
+    network = _network(name)
+    if variant not in VARIANTS:
+        raise unknown_name("variant", variant, list(VARIANTS))
+    if levels == "default":
+        levels = 2 if variant == "baseline" else 3
+    if levels is not None:
+        check_levels(levels)
+        if levels == 2 and variant != "baseline":
+            raise ArgumentError(f"a {variant} network has levels of 3 or more, not 2: 2 is the baseline")
+    elif variant == "decoupled":
+        raise ArgumentError("a full-precision network (levels=None) has no activations to decouple")
+    weight_bits = network.weight_bits if weight_bits is None else weight_bits  # type: ignore[assignment]
+    if weight_bits not in (1, 32):
+        raise ArgumentError(f"weight_bits must be 1 or 32, not {weight_bits!r}")
+    if not width > 0:
+        raise ArgumentError(f"width must be positive, not {width!r}")
+    classes = network.num_classes if num_classes is None else num_classes
+    if classes < 1:
+        raise ArgumentError(f"num_classes must be 1 or more, not {classes!r}")
+    channels = network.in_channels if in_channels is None else in_channels
+    size = network.image_size if image_size is None else image_size
+    example = example_input(name, channels, size)
+
+    def make(widths: tuple[int, ...], count: int | None) -> nn.Module:
+        scaled = tuple(max(1, round(w * width)) for w in widths)
+        precision = Precision(count, ste, weight_bits)  # type: ignore[arg-type]
+        return initialise(network.make(scaled, precision, classes, channels, size))
+
+    if variant == "baseline":
+        return make(network.baseline, levels)
+    if network.coupled is not None and levels in (3, None):
+        coupled = make(network.coupled, levels)
+    elif levels is None:  # the coupled widths at full precision
+        coupled = couple(make(network.baseline, 2), example, levels=3)
+        for module in coupled.modules():
+            if hasattr(module, "levels"):
+                module.levels = None
+    else:
+        coupled = couple(make(network.baseline, 2), example, levels=levels)
+    return coupled if variant == "coupled" else decouple(coupled, example)

@@ -1,0 +1,192 @@
+"""Which kind of operation each node of a traced graph is, as far as its channels are concerned."""
+
+import operator
+from enum import Enum
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from binaryduo import nn as bnn
+from binaryduo.copies import CopiedBatchNorm1d, CopiedBatchNorm2d, SelectChannels
+from binaryduo.errors import GraphError
+
+
+class Kind(Enum):
+    """What an operation means for channels."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+    LAYER = "layer"  # Conv1d, Conv2d, Linear
+    NORM = "norm"  # BatchNorm1d, BatchNorm2d
+    QUANT = "quant"  # QuantAct with levels
+    POOL = "pool"  # each channel for itself, values mapped monotonically or linearly, constants kept
+    WEIGHTED = "weighted"  # linear in each channel, but constants are not kept (a padded average, dropout)
+    RESHAPE = "reshape"  # (N, C, …) -> (N, C * …), or a change of the other dimensions only
+    ADD = "add"  # two tensors of the same shape
+    CAT = "cat"  # along the channels
+    SELECT = "select"  # channels in another order
+    PAD = "pad"  # zero channels appended or prepended
+    ELEMENTWISE = "elementwise"  # one tensor, channel by channel, anything but linear
+    JOIN = "join"  # several tensors with the same channels, not a plain addition
+    SCALAR = "scalar"  # not a tensor: a size, a shape
+    OTHER = "other"  # not known
+
+
+class PadChannels(nn.Module):
+    """Appends zero channels until there are `channels` of them: a parameter-free widening shortcut.
+
+    >>> PadChannels(4)(torch.ones(1, 3, 1, 1)).flatten().tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x, [0, 0] * (x.dim() - 2) + [0, self.channels - x.shape[1]])
+
+    def extra_repr(self) -> str:
+        return f"channels={self.channels}"
+
+
+# --- which kind of operation a node is --------------------------------------------------------------------
+
+_MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.Identity)
+_ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
+_AVERAGES = (nn.AvgPool1d, nn.AvgPool2d)
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
+_CURVES = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.ELU, nn.Softplus)
+_CURVES += (nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Mish)
+
+_FUNCTIONS: dict[Any, Kind] = {}
+for _name in ("max_pool1d", "max_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d"):
+    _FUNCTIONS[getattr(F, _name)] = Kind.POOL
+    if hasattr(torch, _name):
+        _FUNCTIONS[getattr(torch, _name)] = Kind.POOL
+for _name in ("adaptive_avg_pool1d", "adaptive_avg_pool2d"):
+    _FUNCTIONS[getattr(F, _name)] = Kind.POOL
+for _name in ("avg_pool1d", "avg_pool2d"):
+    _FUNCTIONS[getattr(F, _name)] = Kind.WEIGHTED
+for _name in ("dropout", "dropout1d", "dropout2d", "alpha_dropout"):
+    _FUNCTIONS[getattr(F, _name)] = Kind.WEIGHTED
+for _name in ("relu", "relu6", "leaky_relu", "gelu", "silu", "elu", "softplus", "hardtanh", "hardswish"):
+    _FUNCTIONS[getattr(F, _name)] = Kind.ELEMENTWISE
+for _name in ("relu", "sigmoid", "tanh", "clamp", "abs", "neg", "exp", "sqrt", "square"):
+    _FUNCTIONS[getattr(torch, _name)] = Kind.ELEMENTWISE
+_FUNCTIONS[operator.neg] = Kind.ELEMENTWISE
+_METHODS = {
+    n: Kind.ELEMENTWISE for n in ("relu", "relu_", "sigmoid", "tanh", "clamp", "clamp_", "abs", "neg")
+}
+_METHODS |= {n: Kind.POOL for n in ("contiguous", "clone", "detach")}
+_ADDITIONS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+_JOINS = {operator.sub, operator.isub, operator.mul, operator.imul, operator.truediv, torch.sub, torch.mul}
+_JOINS |= {torch.div, torch.maximum, torch.minimum, "sub", "sub_", "mul", "mul_", "div", "div_"}
+_RESHAPES = {torch.flatten, torch.reshape, torch.squeeze, "flatten", "view", "reshape", "squeeze"}
+_MEANS = {torch.mean, "mean"}
+SWAPS = {torch.permute, torch.transpose, "permute", "transpose"}
+
+
+def _module_kind(module: nn.Module) -> Kind:
+    if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
+        return Kind.LAYER
+    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and not isinstance(
+        module, CopiedBatchNorm1d | CopiedBatchNorm2d
+    ):
+        return Kind.NORM
+    if isinstance(module, bnn.QuantAct):
+        return Kind.ELEMENTWISE if module.levels is None else Kind.QUANT
+    if isinstance(module, PadChannels):
+        return Kind.PAD
+    if isinstance(module, SelectChannels):
+        return Kind.SELECT
+    if isinstance(module, nn.Flatten):
+        return Kind.RESHAPE
+    if isinstance(module, _AVERAGES):
+        padded = module.padding not in (0, (0,), (0, 0)) and module.count_include_pad
+        return Kind.WEIGHTED if padded else Kind.POOL
+    if isinstance(module, _MAX_POOLS + _ADAPTIVE) and not getattr(module, "return_indices", False):
+        return Kind.POOL
+    if isinstance(module, _DROPOUTS):
+        return Kind.WEIGHTED
+    if isinstance(module, _CURVES) or (isinstance(module, nn.PReLU) and module.num_parameters == 1):
+        return Kind.ELEMENTWISE
+    return Kind.OTHER
+
+
+def is_average(node: fx.Node, module: nn.Module | None) -> bool:
+    """Whether a POOL or WEIGHTED node makes values between the levels."""
+    if module is not None:
+        return isinstance(module, _AVERAGES + _ADAPTIVE)
+    return "avg" in getattr(node.target, "__name__", str(node.target)) or node.target in _MEANS
+
+
+def _spatial_index(index: Any) -> bool:
+    """Whether x[index] keeps batch and channels as they are: x[:, :, ::2, ::2]."""
+    full = slice(None)
+    return isinstance(index, tuple) and len(index) > 2 and index[0] == full and index[1] == full
+
+
+def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Kind:
+    if node.op == "placeholder":
+        return Kind.INPUT
+    if node.op == "output":
+        return Kind.OUTPUT
+    if shapes.get(node) is None:
+        return Kind.SCALAR
+    tensors = [n for n in node.all_input_nodes if shapes.get(n) is not None]
+    if node.op == "call_module":
+        kind = _module_kind(model.get_submodule(str(node.target)))
+        return kind if len(tensors) == 1 else Kind.OTHER
+    if node.op == "get_attr" or not tensors:
+        return Kind.OTHER
+    if node.target is bnn.quantize:
+        raise GraphError(
+            f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose levels "
+            f"can be changed"
+        )
+    target = node.target
+    source, out = shapes[tensors[0]], shapes[node]
+    if target in _ADDITIONS or target in _JOINS:
+        if len(tensors) == 1 and len(node.all_input_nodes) == 1:
+            return Kind.ELEMENTWISE if not any(a is tensors[0] for a in node.args[1:]) else Kind.JOIN
+        same = len(tensors) == 2 and all(shapes[t] == out for t in tensors)
+        plain = target in _ADDITIONS and "alpha" not in node.kwargs
+        return Kind.ADD if same and plain else Kind.JOIN if len(tensors) > 1 else Kind.OTHER
+    if target in (torch.cat, torch.concat, torch.concatenate):
+        return Kind.CAT
+    if target is F.pad:
+        return Kind.PAD if len(out) == len(source) and out[1:2] != source[1:2] else Kind.OTHER
+    if target in _RESHAPES and len(tensors) == 1:
+        return Kind.RESHAPE
+    if target in SWAPS:
+        return Kind.RESHAPE
+    if target is operator.getitem and _spatial_index(node.args[1]):
+        return Kind.POOL
+    if target in _MEANS:
+        kept = len(out) >= 2 and out[:2] == source[:2]
+        return Kind.POOL if kept else Kind.OTHER
+    if target in (F.avg_pool1d, F.avg_pool2d):
+        padding = node.kwargs.get("padding", node.args[3] if len(node.args) > 3 else 0)
+        return Kind.POOL if padding in (0, (0,), (0, 0)) else Kind.WEIGHTED
+    if node.op == "call_function" and target in _FUNCTIONS:
+        return _FUNCTIONS[target] if not node.kwargs.get("return_indices") else Kind.OTHER
+    if node.op == "call_method" and target in _METHODS:
+        return _METHODS[str(target)]
+    return Kind.OTHER
+
+
+def permutation(node: fx.Node, ndim: int) -> list[int] | None:
+    """The dimensions' new order for a permute or transpose with literal arguments."""
+    args = node.args[1:]
+    flat = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else list(args)
+    if not flat or not all(isinstance(a, int) for a in flat):
+        return None
+    dims = [a % ndim for a in flat]  # type: ignore[operator]
+    if node.target in (torch.transpose, "transpose"):
+        order = list(range(ndim))
+        order[dims[0]], order[dims[1]] = dims[1], dims[0]
+        return order
+    return dims if len(dims) == ndim else None
