@@ -36,7 +36,7 @@ def shift_vector(channels: int, copies: int, times: int, like: Tensor) -> Tensor
 class AverageCopies(nn.Module):
     """The mean over copies: copies × C channels become C, the values of the coupled network.
 
-    `index` (copies * C) selects the channels first where the copies are not blocked, as behind a concatenation.
+    `index` (copies * C) selects the channels first where they are not blocked, as behind a concatenation.
 
     >>> AverageCopies(2)(torch.tensor([[1.0, 0.0, 1.0, 1.0]])).tolist()
     [[1.0, 0.5]]
@@ -146,7 +146,7 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
                 self.bias.copy_(shift_vector(self.num_features, self.copies, 1, self.bias))
 
     def forward(self, input: Tensor) -> Tensor:
-        self._check_input_dim(input)
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
         update = self.training and self.track_running_stats
         if update and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)

@@ -1,10 +1,10 @@
 """Couple: the narrower network with more activation levels that is trained first (Section 5.2).
 
-Every channel group on which a quantized activation acts is narrowed to ⌊N / √(levels - 1)⌋, so that decoupling,
-which multiplies the weights behind an activation by levels - 1, gives about the baseline's number of weights
-again. A layer that reads narrowed channels but whose own output is not narrowed (a boundary layer) comes out
-√(levels - 1) times larger than the baseline's; its input is narrowed further until the decoupled network has
-no more weights than the baseline.
+Every channel group on which a quantized activation acts is narrowed to ⌊N / √(levels - 1)⌋, so that
+decoupling, which multiplies the weights behind an activation by levels - 1, gives about the baseline's
+number of weights again. A layer that reads narrowed channels but whose own output is not narrowed (a boundary
+layer) comes out √(levels - 1) times larger than the baseline's; its input is narrowed further until the
+decoupled network has no more weights than the baseline.
 """
 
 import math
@@ -51,7 +51,8 @@ class Coupling:
         lines += [f"  {name}: {before} -> {after}" for name, (before, after) in self.widths.items()]
         lines += [f"  {reason}" for reason in self.reasons]
         lines.append(
-            f"  decoupled it will have {self.decoupled_weights:,} weights, the baseline has {self.baseline_weights:,}"
+            f"  decoupled it will have {self.decoupled_weights:,} weights, "
+            f"the baseline has {self.baseline_weights:,}"
         )
         return "\n".join(lines)
 
@@ -77,7 +78,7 @@ def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topo
     refuse_shared(analysis)
     if next(analysis.of_kind(Kind.QUANT), None) is None:
         raise GraphError(
-            f"{type(model).__name__} has no quantized activation to couple: use bd.nn.QuantAct(levels=2) as activation"
+            f"{type(model).__name__} has no quantized activation to couple: use bd.nn.QuantAct(levels=2)"
         )
     widths = _Widths(analysis, levels, topology)
     coupling = widths.choose()
@@ -165,8 +166,8 @@ class _Widths:
         total = self.total(decoupled=True)
         if total > budget:
             raise GraphError(
-                f"the decoupled network would have {total:,} weights, more than the baseline's {budget:,}, and nothing "
-                f"is left to narrow: {'; '.join(self._pinned()) or 'all widths are 1'}"
+                f"the decoupled network would have {total:,} weights, more than the baseline's {budget:,}, "
+                f"and nothing is left to narrow: {'; '.join(self._pinned()) or 'all widths are 1'}"
             )
         changed = {
             node.target: (self.analysis.info[node].shape[self.analysis.info[node].dim], self.width(node))

@@ -7,7 +7,7 @@ Every activation with L levels becomes L - 1 binary ones. Three steps:
    copies along; where a stream that carries the shift is added, the other side adds none.
 2. `_Rewriter` widens layers, replaces BNs, and wherever a tensor is in another state than its consumer needs,
    inserts the conversion. The function is right whatever step 1 decided.
-3. The result is checked against the coupled network in float64 and the flips in its own precision are counted.
+3. The result is checked against the coupled network in float64, and the flips in its own precision counted.
 """
 
 import copy
@@ -74,7 +74,7 @@ def _difference_float64(model: nn.Module, inputs: tuple[Tensor, ...], topology: 
     difference = relative_difference(output_float64(wide, doubles), output_float64(result, doubles))
     if difference > EXACT and compare(wide, result, doubles, difference).flips == 0:
         raise GraphError(
-            f"{type(model).__name__} cannot be decoupled: the result differs from it by {difference:.2g} in float64. "
+            f"{type(model).__name__} cannot be decoupled: the result differs by {difference:.2g} in float64. "
             f"An operation of its forward() treats channels in a way that is not known; please report it"
         )
     return difference
@@ -160,7 +160,7 @@ class _Rewriter:
         return sum(s.size for s in self.analysis.info[node].segments)
 
     def _pass(self, node: fx.Node, kind: Kind, source: fx.Node, size: int) -> State:
-        """Pooling and reshaping keep the copies; where the shift would not survive, the plain value is used."""
+        """Pooling and reshaping keep the copies; where the shift would not survive, the value is averaged."""
         state = self.states[source]
         keeps = state.shift is None or kind is not Kind.WEIGHTED
         wanted = state.shift is None or node in self.plan.carried

@@ -36,8 +36,9 @@ class Comparison:
 
     def __str__(self) -> str:
         text = (
-            f"{self.flips} of {self.activations} activations flipped, {self.changed_predictions} of {self.images} "
-            f"predictions changed; largest difference {self.largest_difference:.2g} "
+            f"{self.flips} of {self.activations} activations flipped, "
+            f"{self.changed_predictions} of {self.images} predictions changed; "
+            f"largest difference {self.largest_difference:.2g} "
             f"({self.largest_difference_float64:.2g} in float64)"
         )
         if self.started:
@@ -89,8 +90,8 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
         clean &= ~flipped.flatten(1).any(1)
     if farthest > 1:
         raise GraphError(
-            f"decoupling changed an activation whose input is {farthest:.1f} times farther from its threshold "
-            f"than rounding can reach: the result would not be the same function"
+            f"decoupling changed an activation whose input is {farthest:.1f} times farther from its "
+            f"threshold than rounding can reach: the result would not be the same function"
         )
     return Comparison(
         images, activations, flips, started, farthest, _changed(a, b), relative_difference(a, b), exact
@@ -98,7 +99,7 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
 
 
 def relative_difference(a: Any, b: Any) -> float:
-    """The largest difference of two outputs (tensors, or nested tuples of them), relative to the largest value.
+    """The largest difference of two outputs (tensors, or nested tuples), relative to the largest value.
 
     >>> relative_difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
     0.25
@@ -162,7 +163,8 @@ def _bit_sum(bits: Tensor, like: Tensor) -> Tensor:
     """The level that the copies' bits stand for: their sum, over the dimension that is longer than before."""
     for dim, (have, want) in enumerate(zip(bits.shape, like.shape, strict=True)):
         if have != want:
-            return bits.unflatten(dim, (have // want, want)).sum(dim)
+            split = bits.view(*bits.shape[:dim], have // want, want, *bits.shape[dim + 1 :])
+            return split.sum(dim)
     return bits
 
 
@@ -179,7 +181,7 @@ class _Bounds(fx.Interpreter):
     def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         self.analysis: Analysis = analyse(model, inputs)
         work = self.analysis.model.eval()
-        super().__init__(work, graph=self.analysis.graph)  # type: ignore[arg-type]
+        super().__init__(work, graph=self.analysis.graph)
         self.errors: dict[fx.Node, Tensor] = {}
         self.acts: list[Tensor] = []
         self.values: dict[fx.Node, Any] = {}
@@ -203,7 +205,8 @@ class _Bounds(fx.Interpreter):
         x, error = self.values[sources[0]], self.errors[sources[0]]
         module = self.analysis.module(node) if node.op == "call_module" else None
         if info.kind is Kind.QUANT:
-            assert isinstance(module, bnn.QuantAct) and module.levels is not None
+            assert isinstance(module, bnn.QuantAct)
+            assert module.levels is not None
             floor = 4 * u * (x.abs() + 1)
             self.acts.append((2 * (module.levels - 1) * error + floor).clamp_min(torch.finfo(out.dtype).tiny))
             return torch.zeros_like(out)
@@ -216,16 +219,20 @@ class _Bounds(fx.Interpreter):
             gain = (module.running_var + module.eps).rsqrt()
             gain = gain if module.weight is None else gain * module.weight.abs()
             bias = torch.zeros_like(gain) if module.bias is None else module.bias.abs()
-            mean = module.running_mean.abs()  # type: ignore[union-attr]
+            assert module.running_mean is not None
+            mean = module.running_mean.abs()
             inner = gain.view(shape) * (x.abs() + mean.view(shape)) + bias.view(shape)
-            return 4 * u * inner + gain.view(shape) * error
+            grown: Tensor = 4 * u * inner + gain.view(shape) * error
+            return grown
         if info.kind is Kind.ADD:
             total = error * 1
             for source in sources[1:]:
                 total = total + self.errors[source]
             return total + u * out.abs()
         if info.kind in (Kind.POOL, Kind.WEIGHTED, Kind.RESHAPE) and node.op == "call_module":
-            return module(error) + 4 * u * out.abs()  # type: ignore[misc]
+            assert module is not None
+            pooled: Tensor = module(error)
+            return pooled + 4 * u * out.abs()
         widest = max(float(self.errors[s].max()) for s in sources if self.errors[s].numel())
         return torch.full_like(out, widest) + 4 * u * out.abs()
 

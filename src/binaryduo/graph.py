@@ -116,8 +116,8 @@ def trace(model: nn.Module) -> fx.Graph:
     except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise GraphError(
-            f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on data "
-            f"cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
+            f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on "
+            f"data cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
         ) from error
 
 
@@ -137,7 +137,7 @@ class _Recorder(fx.Interpreter):
     """Runs the graph and keeps the shape of every tensor; names the node where it fails."""
 
     def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
-        super().__init__(module, garbage_collect_values=True, graph=graph)  # type: ignore[arg-type]
+        super().__init__(module, garbage_collect_values=True, graph=graph)
         self.extra_traceback = False
         self.shapes: dict[fx.Node, tuple[int, ...] | None] = {}
 
@@ -340,8 +340,8 @@ def refuse_shared(analysis: Analysis) -> None:
         first = owners.setdefault(id(parameter), name)
         if first.rpartition(".")[0] != name.rpartition(".")[0] and not _same_module(analysis, first, name):
             raise GraphError(
-                f"parameters {first!r} and {name!r} are one and the same: tied weights cannot follow different "
-                f"widths. Give each module a parameter of its own"
+                f"parameters {first!r} and {name!r} are one and the same: tied weights cannot follow "
+                f"different widths. Give each module a parameter of its own"
             )
     for node in analysis.of_kind(Kind.LAYER, Kind.NORM):
         if analysis.uses[analysis.names[analysis.module(node)]] > 1:

@@ -60,7 +60,7 @@ class _Quantize(torch.autograd.Function):
     """The staircase forward, the STE's derivative backward."""
 
     @staticmethod
-    def forward(x: Tensor, levels: int, ste: STE, slope: float) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, levels: int, ste: STE, slope: float) -> Tensor:
         return staircase(x.detach(), levels)
 
     @staticmethod
@@ -69,7 +69,7 @@ class _Quantize(torch.autograd.Function):
         ctx.save_for_backward(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (x,) = ctx.saved_tensors
         ste, slope = ctx.ste, ctx.slope
         if ste.ramp and (ctx.levels == 2 or slope == 1) and not torch.compiler.is_compiling():
@@ -89,7 +89,9 @@ def quantize(x: Tensor, levels: int, ste: "str | STE" = "relu1", slope: float | 
     [0.0, 1.0]
     """
     entry = stes.get(ste)
-    out: Tensor = _Quantize.apply(x, levels, entry, entry.slope if slope is None else slope)
+    out: Tensor = _Quantize.apply(  # type: ignore[no-untyped-call]
+        x, levels, entry, entry.slope if slope is None else slope
+    )
     return out
 
 
@@ -141,7 +143,7 @@ class _Binarize(torch.autograd.Function):
     """sign(w) * mean|w| forward, the identity backward."""
 
     @staticmethod
-    def forward(weight: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(weight: Tensor) -> Tensor:
         scale = weight.abs().mean()
         return torch.where(weight >= 0, scale, -scale)
 
@@ -150,7 +152,7 @@ class _Binarize(torch.autograd.Function):
         pass
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad
 
 
@@ -166,7 +168,7 @@ def binarize_weight(weight: Tensor, clip: bool = False) -> Tensor:
     if clip:
         with torch.no_grad():
             weight.clamp_(-1, 1)
-    out: Tensor = _Binarize.apply(weight)
+    out: Tensor = _Binarize.apply(weight)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -181,7 +183,9 @@ class BinaryConv2d(nn.Conv2d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        return self._conv_forward(input, binarize_weight(self.weight, clip=self.training), self.bias)
+        weight = binarize_weight(self.weight, clip=self.training)
+        out: Tensor = self._conv_forward(input, weight, self.bias)
+        return out
 
 
 class BinaryLinear(nn.Linear):

@@ -58,7 +58,17 @@ _MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPo
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 _AVERAGES = (nn.AvgPool1d, nn.AvgPool2d)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
-_CURVES = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.ELU, nn.Softplus)
+_CURVES: tuple[type[nn.Module], ...] = (
+    nn.ReLU,
+    nn.ReLU6,
+    nn.LeakyReLU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Tanh,
+    nn.ELU,
+    nn.Softplus,
+)
 _CURVES += (nn.Hardtanh, nn.Hardswish, nn.Hardsigmoid, nn.Mish)
 
 _FUNCTIONS: dict[Any, Kind] = {}
@@ -81,12 +91,20 @@ _METHODS = {
     n: Kind.ELEMENTWISE for n in ("relu", "relu_", "sigmoid", "tanh", "clamp", "clamp_", "abs", "neg")
 }
 _METHODS |= {n: Kind.POOL for n in ("contiguous", "clone", "detach")}
-_ADDITIONS = {operator.add, operator.iadd, torch.add, "add", "add_"}
-_JOINS = {operator.sub, operator.isub, operator.mul, operator.imul, operator.truediv, torch.sub, torch.mul}
+_ADDITIONS: set[Any] = {operator.add, operator.iadd, torch.add, "add", "add_"}
+_JOINS: set[Any] = {
+    operator.sub,
+    operator.isub,
+    operator.mul,
+    operator.imul,
+    operator.truediv,
+    torch.sub,
+    torch.mul,
+}
 _JOINS |= {torch.div, torch.maximum, torch.minimum, "sub", "sub_", "mul", "mul_", "div", "div_"}
-_RESHAPES = {torch.flatten, torch.reshape, torch.squeeze, "flatten", "view", "reshape", "squeeze"}
-_MEANS = {torch.mean, "mean"}
-SWAPS = {torch.permute, torch.transpose, "permute", "transpose"}
+_RESHAPES: set[Any] = {torch.flatten, torch.reshape, torch.squeeze, "flatten", "view", "reshape", "squeeze"}
+_MEANS: set[Any] = {torch.mean, "mean"}
+SWAPS: set[Any] = {torch.permute, torch.transpose, "permute", "transpose"}
 
 
 def _module_kind(module: nn.Module) -> Kind:
@@ -144,8 +162,8 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
         return Kind.OTHER
     if node.target is bnn.quantize:
         raise GraphError(
-            f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose levels "
-            f"can be changed"
+            f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose "
+            f"levels can be changed"
         )
     target = node.target
     source, out = shapes[tensors[0]], shapes[node]
@@ -181,10 +199,10 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
 def permutation(node: fx.Node, ndim: int) -> list[int] | None:
     """The dimensions' new order for a permute or transpose with literal arguments."""
     args = node.args[1:]
-    flat = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else list(args)
+    flat: list[Any] = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple | list) else list(args)
     if not flat or not all(isinstance(a, int) for a in flat):
         return None
-    dims = [a % ndim for a in flat]  # type: ignore[operator]
+    dims = [a % ndim for a in flat]
     if node.target in (torch.transpose, "transpose"):
         order = list(range(ndim))
         order[dims[0]], order[dims[1]] = dims[1], dims[0]

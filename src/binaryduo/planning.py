@@ -128,8 +128,8 @@ class Planner:
         return node if self.analysis.info[node].kind is Kind.LAYER else None
 
     def _is_projection(self, node: fx.Node) -> bool:
-        """Whether a layer on the stream itself made the tensor, as in a shortcut with a 1×1 convolution: it is
-        computed once on the average of the copies and replicated behind its BN."""
+        """Whether a layer on the stream itself made the tensor, as in a shortcut with a 1×1 convolution: it
+        is computed once on the average of the copies and replicated behind its BN."""
         layer = self._layer_behind(node)
         if layer is None:
             return False

@@ -20,8 +20,8 @@ def replace_literal(node: fx.Node, before: int, after: int) -> None:
     def swap(argument: Any) -> Any:
         return after if _is(argument, before) else argument
 
-    node.args = fx.node.map_aggregate(node.args, swap)  # type: ignore[assignment]
-    node.kwargs = fx.node.map_aggregate(dict(node.kwargs), swap)  # type: ignore[assignment]
+    node.args = fx.node.map_aggregate(node.args, swap)
+    node.kwargs = fx.node.map_aggregate(dict(node.kwargs), swap)
 
 
 def _is(argument: Any, value: int) -> bool:

@@ -15,6 +15,7 @@ so ReLU1 stays ReLU1 for any number of levels. To add an STE, write one `registe
 Paper: Section 3.2, Figure 2, Equation 2.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def _integrate(entry: STE, levels: int, slope: float) -> float:
     reach, cells = max(1.0, 40.0 / slope), 200_000
     edges = [-reach, *thresholds(levels), 1 + reach]
     total = 0.0
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         width = (high - low) / cells
         x = low + width * (torch.arange(cells, dtype=torch.float64) + 0.5)
         step = sum((x >= t).double() for t in thresholds(levels)) / (levels - 1)

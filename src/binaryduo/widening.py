@@ -53,7 +53,7 @@ def widen_norm(norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, times: int, i
     if norm.running_mean is not None and norm.running_var is not None:
         norm.running_mean = norm.running_mean.repeat(copies) + incoming * shift
         norm.running_var = norm.running_var.repeat(copies)
-    if norm.weight is None:
+    if not norm.affine:
         norm.affine = True
         norm.weight = nn.Parameter(torch.ones_like(shift))
         norm.bias = nn.Parameter(times * shift)

@@ -16,7 +16,7 @@ from binaryduo.decoupling import decouple
 from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.models import alexnet, mlp, resnet, vgg7
 from binaryduo.models.layers import Maker, Precision
-from binaryduo.nn import initialise
+from binaryduo.nn import QuantAct, initialise
 from binaryduo.ste import STE, check_levels
 
 Variant = Literal["baseline", "coupled", "decoupled"]
@@ -80,7 +80,7 @@ def build(
     name: str,
     variant: Variant = "baseline",
     num_classes: int | None = None,
-    levels: int | None | Literal["default"] = "default",
+    levels: int | Literal["default"] | None = "default",
     ste: "str | STE" = "relu1",
     weight_bits: Literal[1, 32] | None = None,
     width: float = 1.0,
@@ -122,7 +122,7 @@ def build(
 
     def make(widths: tuple[int, ...], count: int | None) -> nn.Module:
         scaled = tuple(max(1, round(w * width)) for w in widths)
-        precision = Precision(count, ste, weight_bits)  # type: ignore[arg-type]
+        precision = Precision(count, ste, weight_bits)
         return initialise(network.make(scaled, precision, classes, channels, size))
 
     if variant == "baseline":
@@ -132,7 +132,7 @@ def build(
     elif levels is None:  # the coupled widths at full precision
         coupled = couple(make(network.baseline, 2), example, levels=3)
         for module in coupled.modules():
-            if hasattr(module, "levels"):
+            if isinstance(module, QuantAct):
                 module.levels = None
     else:
         coupled = couple(make(network.baseline, 2), example, levels=levels)

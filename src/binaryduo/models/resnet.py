@@ -1,4 +1,4 @@
-"""ResNet-18 for ImageNet, with one shortcut a block or one a convolution (Bi-Real-Net's "+sc"); Appendix D."""
+"""ResNet-18 for ImageNet, with one shortcut a block or a convolution (Bi-Real-Net's "+sc"); Appendix D."""
 
 from torch import Tensor, nn
 
