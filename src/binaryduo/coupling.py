@@ -15,7 +15,7 @@ from torch import fx, nn
 
 from binaryduo import nn as bnn
 from binaryduo.errors import ArgumentError, GraphError
-from binaryduo.graph import Analysis, Group, analyse, as_inputs, refuse_shared
+from binaryduo.graph import Analysis, Group, Segment, analyse, as_inputs, refuse_shared
 from binaryduo.operations import Kind, PadChannels
 from binaryduo.planning import TOPOLOGIES, Topology
 from binaryduo.rewrite import has_literal, replace_literal, to_module
@@ -36,7 +36,8 @@ def coupled_width(n: int, levels: int = 3) -> int:
 class Coupling:
     """What `couple` did and why: kept on the result as `model.coupling`; print it to be told.
 
-    `widths` maps each layer that changed to its number of outputs before and after.
+    `widths` maps each layer that changed to its number of outputs before and after. `decoupled_weights` is
+    exact for "duo" and an upper bound for "quad".
     """
 
     levels: int
@@ -108,10 +109,10 @@ class _Widths:
 
     def width(self, node: fx.Node) -> int:
         """How many channels a tensor has in the coupled network."""
-        return sum(self.new[id(s.group.root())] * s.scale for s in self.analysis.info[node].segments)
+        return sum(self._new_size(s) for s in self.analysis.info[node].segments)
 
-    def _is_narrowed(self, group: Group) -> bool:
-        return any(g is group for g in self.narrowed)
+    def _new_size(self, segment: Segment) -> int:
+        return sum(self.new[id(leaf)] for leaf in segment.group.leaves()) * segment.scale
 
     def weights(self, node: fx.Node, decoupled: bool) -> int:
         """How many weights a layer has: in the baseline, or in the decoupled network that is to come."""
@@ -123,14 +124,14 @@ class _Widths:
         source = self.analysis.info[self.analysis.tensor_inputs(node)[0]]
         counts = []
         for s in source.segments:
-            split = s.levels is not None or (self.quad and s.group.root().quantized)
-            counts.append((self.new[id(s.group.root())] * s.scale, self.copies if split else 1))
+            split = s.levels is not None or (self.quad and s.quantized)
+            counts.append((self._new_size(s), self.copies if split else 1))
         if bnn.is_binary_weight(layer):  # one scale for all weights: plain channels are replicated too
             most = max(c for _, c in counts)
             counts = [(n, most) for n, _ in counts]
         fan_in = sum(n * c for n, c in counts)
-        out = self.analysis.info[node].segments[0].group.root()
-        fan_out = self.new[id(out)] * (self.copies if self.quad and out.quantized else 1)
+        out = self.analysis.info[node].segments[0]
+        fan_out = self._new_size(out) * (self.copies if self.quad and out.quantized else 1)
         groups = getattr(layer, "groups", 1)
         if groups > 1 and groups == getattr(layer, "in_channels", 0):
             groups = self.width(self.analysis.tensor_inputs(node)[0])  # depthwise stays depthwise
@@ -144,8 +145,9 @@ class _Widths:
         cost = 0
         for node in self.layers:
             source = self.analysis.info[self.analysis.tensor_inputs(node)[0]]
-            reads = any(s.group.root() is group and s.levels is not None for s in source.segments)
-            if reads and not self._is_narrowed(self.analysis.info[node].segments[0].group.root()):
+            reads = any(s.levels is not None and group in s.group.leaves() for s in source.segments)
+            out = self.analysis.info[node].segments[0].group.leaves()
+            if reads and not any(g in self.narrowed for g in out):
                 cost += self.weights(node, decoupled=True)
         return cost
 

@@ -114,10 +114,9 @@ class _Rewriter:
         for node in self.analysis.graph.nodes:
             if self.analysis.info[node].kind is not Kind.SCALAR:
                 self.states[node] = self._visit(node)
-        for node in self.analysis.of_kind(Kind.QUANT):  # now, so that a module used twice is read unchanged
-            module = self.analysis.module(node)
-            if copies_of(module) > 1:
-                module.levels = 2  # type: ignore[assignment]
+        for module in self.model.modules():  # now, so that a module used twice is read unchanged
+            if isinstance(module, bnn.QuantAct) and module.levels is not None:
+                module.levels = 2
         result = self._assemble()
         return result, self._names(result)
 

@@ -24,7 +24,7 @@ from binaryduo.errors import GraphError
 from binaryduo.operations import SWAPS, Kind, is_average, node_kind, permutation
 
 
-@dataclass
+@dataclass(eq=False)
 class Group:
     """Channels that are as many as each other everywhere. `quantized`: an activation acts on them."""
 
@@ -32,14 +32,20 @@ class Group:
     name: str  # the qualified name of the layer that makes them
     fixed: str | None = None  # why their number cannot change
     quantized: bool = False
-    parent: "Group | None" = None
     divisor: int = 1  # their number must stay a multiple of this (grouped convolutions)
+    parts: tuple["Group", ...] = ()  # the groups it turned out to be: one it was united with, or a sequence
 
-    def root(self) -> "Group":
-        group = self
-        while group.parent is not None:
-            group = group.parent
-        return group
+    def leaves(self) -> list["Group"]:
+        """The groups that these channels are made of, in order; itself unless it was united or divided."""
+        return [leaf for part in self.parts for leaf in part.leaves()] if self.parts else [self]
+
+    def become(self, *others: "Group") -> None:
+        """Be the same channels as a sequence of other groups from now on."""
+        self.parts = others
+        for leaf in self.leaves():
+            leaf.quantized = leaf.quantized or self.quantized
+            leaf.fixed = leaf.fixed if leaf.fixed is not None else self.fixed
+            leaf.divisor = math.lcm(leaf.divisor, self.divisor)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,12 @@ class Segment:
 
     @property
     def size(self) -> int:
-        return self.group.root().size * self.scale
+        return self.group.size * self.scale
+
+    @property
+    def quantized(self) -> bool:
+        """Whether an activation acts on any of these channels, here or elsewhere."""
+        return any(leaf.quantized for leaf in self.group.leaves())
 
 
 @dataclass
@@ -86,7 +97,7 @@ class Analysis:
         return (node for node in self.graph.nodes if node in self.info and self.info[node].kind in kinds)
 
     def groups(self) -> list[Group]:
-        found = {id(s.group.root()): s.group.root() for i in self.info.values() for s in i.segments}
+        found = {id(g): g for i in self.info.values() for s in i.segments for g in s.group.leaves()}
         return list(found.values())
 
     def tensor_inputs(self, node: fx.Node) -> list[fx.Node]:
@@ -208,9 +219,8 @@ class _Flow:
         self.info[node] = Info(self.kinds[node], shape, dim, segments)
 
     def fix(self, source: Info, why: str) -> None:
-        for segment in source.segments:
-            root = segment.group.root()
-            root.fixed = root.fixed if root.fixed is not None else why
+        for leaf in _leaves(source.segments):
+            leaf.fixed = leaf.fixed if leaf.fixed is not None else why
 
     def layer(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
         module = self.model.get_submodule(str(node.target))
@@ -220,22 +230,22 @@ class _Flow:
         groups = getattr(module, "groups", 1)
         group = Group(shape[dim], str(node.target), divisor=groups)
         if groups > 1:
-            if len(source.segments) != 1 or source.segments[0].scale != 1:
+            leaves = _leaves(source.segments)
+            if len(leaves) != 1 or source.segments[0].scale != 1:
                 self.fix(source, f"the grouped convolution {node.target!r} needs them as they are")
                 group.fixed = f"{node.target!r} is a grouped convolution"
             elif groups == module.in_channels == module.out_channels:
-                group = source.segments[0].group.root()  # depthwise: as many out as in
+                group = leaves[0]  # depthwise: as many out as in
             else:
-                root = source.segments[0].group.root()
-                root.divisor = math.lcm(root.divisor, groups)
+                leaves[0].divisor = math.lcm(leaves[0].divisor, groups)
         return (Segment(group),), dim
 
     def keep(self, node: fx.Node, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
         module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if kind is Kind.QUANT:
             assert isinstance(module, bnn.QuantAct)
-            for segment in source.segments:
-                segment.group.root().quantized = True
+            for leaf in _leaves(source.segments):
+                leaf.quantized = True
             return tuple(Segment(s.group, s.scale, module.levels) for s in source.segments), source.dim
         if kind in (Kind.POOL, Kind.WEIGHTED) and source.dim == 1:
             blur = is_average(node, module)
@@ -266,21 +276,14 @@ class _Flow:
     ) -> tuple[tuple[Segment, ...], int]:
         first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
         for source in sources:
-            alike = (
-                len(source.shape) == len(shape)
-                and source.dim == first.dim
-                and [s.scale for s in source.segments] == [s.scale for s in first.segments]
-                and [s.size for s in source.segments] == [s.size for s in first.segments]
-            )
-            if not alike:
+            alike = len(source.shape) == len(shape) and source.dim == first.dim
+            if not alike or not _unite(first.segments, source.segments):
                 for each in sources:
                     self.fix(
                         each, f"operation {node.name!r} joins tensors whose channels are laid out differently"
                     )
                 size = shape[first.dim] if len(shape) > first.dim else 1
                 return (Segment(Group(size, node.name, fixed=f"they come out of {node.name!r}")),), first.dim
-            for a, b in zip(first.segments, source.segments, strict=True):
-                _unite(a.group.root(), b.group.root())
         return tuple(Segment(s.group, s.scale) for s in first.segments), first.dim
 
     def cat(self, node: fx.Node, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
@@ -294,13 +297,31 @@ class _Flow:
         return self.join(node, sources, self.shapes[node])
 
 
-def _unite(a: Group, b: Group) -> None:
-    if a is b:
-        return
-    b.parent = a
-    a.fixed = a.fixed if a.fixed is not None else b.fixed
-    a.quantized = a.quantized or b.quantized
-    a.divisor = math.lcm(a.divisor, b.divisor)
+def _leaves(segments: tuple[Segment, ...]) -> list[Group]:
+    return [leaf for s in segments for leaf in s.group.leaves()]
+
+
+def _unite(a: tuple[Segment, ...], b: tuple[Segment, ...]) -> bool:
+    """Make two runs of channels as wide as each other from now on; False where that cannot be said simply.
+
+    Group by group where they are divided alike; where one is a single group and the other a concatenation,
+    the single one becomes that sequence.
+    """
+    left = [(leaf, s.scale) for s in a for leaf in s.group.leaves()]
+    right = [(leaf, s.scale) for s in b for leaf in s.group.leaves()]
+    if [(g.size, scale) for g, scale in left] == [(g.size, scale) for g, scale in right]:
+        for (x, _), (y, _) in zip(left, right, strict=True):
+            if x.leaves() != y.leaves():
+                y.become(x)
+        return True
+    for one, many in ((left, right), (right, left)):
+        groups = [g for g, _ in many]
+        if len(one) == 1 and {scale for _, scale in [*one, *many]} == {1} and one[0][0].divisor == 1:
+            if any(g is one[0][0] for g in groups) or one[0][0].size != sum(g.size for g in groups):
+                return False
+            one[0][0].become(*groups)
+            return True
+    return False
 
 
 def analyse(model: nn.Module, example_input: Any) -> Analysis:

@@ -83,7 +83,7 @@ class Planner:
     def _demand_input_of_layer(self, source: fx.Node) -> None:
         """In the baseline's architecture, every layer on quantized channels reads all copies of them."""
         segments = self.analysis.info[source].segments
-        if len(segments) == 1 and segments[0].levels is None and segments[0].group.root().quantized:
+        if len(segments) == 1 and segments[0].levels is None and segments[0].quantized:
             acts = [self.analysis.module(n) for n in self.analysis.of_kind(Kind.QUANT)]
             self._demand(source, max(copies_of(m) for m in acts), None)
 
