@@ -1,0 +1,38 @@
+"""Files that are written whole or not at all."""
+
+import os
+from pathlib import Path
+
+from binaryduo.errors import BinaryDuoError, CheckpointError
+
+
+def write_synced(
+    path: Path, content: bytes, error: type[BinaryDuoError] = CheckpointError, hint: str = ""
+) -> None:
+    """Write a file so that it has, after any crash, either its old content or all of the new.
+
+    The content goes to a file beside it, is synced to the disk and renamed into place.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> write_synced(Path(folder.name) / "a.txt", b"hello")
+    >>> (Path(folder.name) / "a.txt").read_bytes()
+    b'hello'
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        raise error(
+            f"{path} could not be written ({problem.strerror}): what was there before is kept{hint}"
+        ) from problem
