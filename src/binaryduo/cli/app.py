@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import cost, decouple
+from binaryduo.cli import cost, data, decouple
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ def _root(
 
 app.command("cost")(cost.cost)
 app.command("decouple")(decouple.decouple)
+app.add_typer(data.data_app, name="data")
 
 
 def run(arguments: list[str] | None = None) -> None:
