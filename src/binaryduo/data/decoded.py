@@ -129,6 +129,10 @@ class DecodedSplit:
         """Itself: batches are moved one at a time."""
         return self
 
+    def steps(self, plan: Plan) -> int:
+        """How many batches one pass has."""
+        return plan.steps(len(self))
+
     def batches(self, plan: Plan) -> Iterator[Batch]:
         """One pass, or what is left of it from `plan.start`."""
         order, steps = self.files.order(plan), range(plan.start, plan.steps(len(self)))

@@ -91,6 +91,10 @@ class MemorySplit:
             self.images.to(device), self.labels.to(device), self.mean, self.std, self.pad, self.flip
         )
 
+    def steps(self, plan: Plan) -> int:
+        """How many batches one pass has."""
+        return plan.steps(len(self))
+
     def batches(self, plan: Plan) -> Iterator[Batch]:
         """One pass, or what is left of it from `plan.start`."""
         order = plan.order(len(self))

@@ -4,6 +4,7 @@ Nothing is remembered between batches, so a run resumes in the middle of an epoc
 step, and any number of processes sees the same global batches.
 """
 
+import random
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,6 +27,14 @@ def derived_seed(*numbers: int) -> int:
 def generator(*numbers: int) -> torch.Generator:
     """A CPU generator started from `derived_seed`."""
     return torch.Generator().manual_seed(derived_seed(*numbers))
+
+
+def seed_all(*numbers: int) -> None:
+    """Set the random states of Python, NumPy and torch from a tuple of numbers."""
+    seed = derived_seed(*numbers)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (the state that other people's code draws from)
+    torch.manual_seed(seed)
 
 
 @lru_cache(maxsize=4)

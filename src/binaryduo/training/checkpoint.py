@@ -1,4 +1,4 @@
-"""Checkpoints that survive: written aside, synced, renamed; checked when read; the last two and the best kept.
+"""Checkpoints that survive: written aside, synced, renamed; checked when read; two and the best are kept.
 
 A checkpoint is a pair of files: NAME.safetensors with every tensor, and NAME.json with the rest and with the
 size and SHA-256 of the first. The JSON is renamed into place last, so it exists only for a complete pair.
@@ -47,8 +47,8 @@ def write_synced(path: Path, content: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise CheckpointError(
-            f"{path} could not be written ({error.strerror}): nothing saved before is lost; make room and continue "
-            "with --resume"
+            f"{path} could not be written ({error.strerror}): nothing saved before is lost; make room and "
+            "continue with --resume"
         ) from error
 
 
@@ -91,6 +91,21 @@ def save_step(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[s
     return path
 
 
+def keep_best(folder: Path, step: int | None) -> None:
+    """Remove the networks that were the best before the one of this step."""
+    for path in folder.glob("best-*.json"):
+        if step is not None and path.stem != f"best-{step:09d}":
+            path.unlink(missing_ok=True)
+            path.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def best(folder: Path) -> Checkpoint:
+    """The network that did best on the test split so far."""
+    for path in sorted(folder.glob("best-*.json"), reverse=True):
+        return read(path)
+    raise CheckpointError(f"{folder} holds no best network: none was tested yet")
+
+
 def newest(folder: Path, say: Callable[[str], None] = print) -> Checkpoint | None:
     """The last checkpoint that is whole; each damaged one is named. None where there is none at all."""
     found = _steps(folder)
@@ -116,16 +131,20 @@ def pack_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
 
 @torch.no_grad()
 def unpack_state(
-    tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer | None = None, origin: str = ""
+    tensors: dict[str, Tensor],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    origin: str = "",
 ) -> None:
-    """Copy saved tensors back, in place; a network of another shape is refused by the first tensor that differs."""
+    """Copy saved tensors back, in place; another network is refused by the first tensor that differs."""
     own = model.state_dict()
     saved = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
     for name in [*own, *saved]:
         if name not in own or name not in saved or own[name].shape != saved[name].shape:
             shapes = [tuple(t[name].shape) if name in t else "absent" for t in (own, saved)]
             raise CheckpointError(
-                f"{origin or 'the checkpoint'} is of another network: {name} is {shapes[1]} there and {shapes[0]} here"
+                f"{origin or 'the checkpoint'} is of another network: "
+                f"{name} is {shapes[1]} there and {shapes[0]} here"
             )
         own[name].copy_(saved[name])
     if optimizer is None:
@@ -135,8 +154,10 @@ def unpack_state(
         moments = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
         if moments:
             optimizer.state[parameter] = {
-                # A moment has its parameter's memory format; the step counter is a scalar on the CPU or beside it.
-                key: torch.empty_like(parameter).copy_(t) if t.shape == parameter.shape else t.to(_home(parameter, t))
+                # A moment has its parameter's memory format; the step counter is a scalar.
+                key: torch.empty_like(parameter).copy_(t)
+                if t.shape == parameter.shape
+                else t.to(_home(parameter, t))
                 for key, t in moments.items()
             }
 

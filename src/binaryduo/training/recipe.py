@@ -37,11 +37,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Model:
-    """Which network. levels "auto": the variant's own; null: full precision. weight_bits null: the network's own."""
+    """Which network. levels null: full precision. weight_bits null: as the network is usually built."""
 
     network: str = "vgg7"
     variant: Literal["baseline", "coupled", "decoupled"] = "baseline"
-    levels: int | Literal["auto"] | None = "auto"
+    levels: int | Literal["default"] | None = "default"
     ste: str = "relu1"
     weight_bits: int | None = None
     width: float = 1.0
@@ -75,6 +75,7 @@ class Loop:
     batch: int = 256
     test_batch: int = 500
     seed: int = 0
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     precision: Literal["32", "64", "bf16"] = "32"
     engine: Literal["auto", "eager", "fast", "compile"] = "auto"
     test_every: int | None = None
@@ -124,7 +125,9 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
     elif origin is Literal:
         # YAML reads 32 as a number; the choice "32" is meant.
         for choice in arguments:
-            if value == choice or (isinstance(choice, str) and not isinstance(value, bool) and str(value) == choice):
+            if value == choice or (
+                isinstance(choice, str) and not isinstance(value, bool) and str(value) == choice
+            ):
                 return choice
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(_convert(item, arguments[0], key) for item in value)

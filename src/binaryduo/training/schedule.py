@@ -42,4 +42,6 @@ def check(stage: Stage) -> None:
         if not good:
             raise ArgumentError(f"{name} = {getattr(stage, name)!r} makes no sense for a training stage")
     if stage.schedule == "step" and stage.minutes is not None:
-        raise ArgumentError("a schedule of steps at given epochs cannot be fitted to minutes: use onecycle or cosine")
+        raise ArgumentError(
+            "a schedule of steps at given epochs cannot be fitted to minutes: use onecycle or cosine"
+        )
