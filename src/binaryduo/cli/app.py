@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import cost, decouple
+from binaryduo.cli import cost, data, decouple, duo, evaluate, train
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -37,6 +37,10 @@ def _root(
 
 app.command("cost")(cost.cost)
 app.command("decouple")(decouple.decouple)
+app.add_typer(data.data_app, name="data")
+app.command("train")(train.train)
+app.command("duo")(duo.duo)
+app.command("evaluate")(evaluate.evaluate)
 
 
 def run(arguments: list[str] | None = None) -> None:

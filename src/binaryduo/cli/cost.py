@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from binaryduo.cli import options as opt
+from binaryduo.cli import network_options as opt
 
 
 def cost(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from binaryduo.cli import options as opt
+from binaryduo.cli import network_options as opt
 
 
 def decouple(

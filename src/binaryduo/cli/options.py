@@ -1,44 +1,96 @@
-"""The options that describe a network, shared by all verbs that build one."""
+"""The options that `train` and `duo` share, and how they become a recipe."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from binaryduo.errors import ArgumentError
 
-Network = Annotated[
-    str, typer.Argument(help="vgg7, alexnet, resnet18, resnet18-sc or mlp.", show_default=False)
+if TYPE_CHECKING:
+    from binaryduo.training import Recipe
+
+RecipeName = Annotated[
+    str,
+    typer.Option("--recipe", help="A named recipe, or a file that ends in .yaml. `--list` shows the names."),
 ]
-Variant = Annotated[
-    str, typer.Option(help="**baseline** (binary), **coupled** (more levels, narrower) or **decoupled**.")
+Folder = Annotated[
+    Path | None,
+    typer.Option("--out", help="The run's folder; default: one named after the recipe, below runs. One run a folder."),
 ]
-Levels = Annotated[
-    str | None,
-    typer.Option(help="Activation levels: 2 binary, 3 ternary, 4 two-bit …, `none` for full precision."),
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue the run in the folder, bit for bit, with the recipe it has."),
 ]
-Ste = Annotated[str, typer.Option("--ste", help="The stand-in used in the backward pass.")]
-WeightBits = Annotated[
-    int | None, typer.Option(help="1 or 32. Default: 32 for vgg7 and mlp, 1 for the ImageNet networks.")
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change one entry of the recipe, e.g. --set train.lr=0.01. May be repeated."),
 ]
-Width = Annotated[float, typer.Option(help="Multiplies every hidden width.")]
-Classes = Annotated[
-    int | None, typer.Option("--classes", help="Number of classes.", show_default="the network's")
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="Fit the whole run to this many minutes on this machine (measured first)."),
 ]
-Channels = Annotated[int | None, typer.Option(help="Channels of an image.", show_default="the network's")]
-ImageSize = Annotated[int | None, typer.Option(help="Side of an image.", show_default="the network's")]
+DataName = Annotated[str | None, typer.Option("--data", help="A data set of `binaryduo data list`.")]
+DataRoot = Annotated[Path | None, typer.Option("--root", help="The folder that holds the data set.")]
+Network = Annotated[str | None, typer.Option(help="vgg7, alexnet, resnet18, resnet18-sc or mlp.")]
+Levels = Annotated[str | None, typer.Option(help="Values an activation can take; null: full precision.")]
+Ste = Annotated[
+    str | None, typer.Option(help="The differentiable stand-in of the backward pass, e.g. relu1.")
+]
+WeightBits = Annotated[int | None, typer.Option(help="1: binary weights; 32: float weights.")]
+Width = Annotated[float | None, typer.Option(help="Multiplies every hidden width.")]
+Seed = Annotated[int | None, typer.Option(help="Decides initialisation, order and augmentation.")]
+Listing = Annotated[bool, typer.Option("--list", help="Show the named recipes and stop.")]
+Show = Annotated[bool, typer.Option("--show", help="Print the resolved recipe as YAML and stop.")]
 
 
-def parse_levels(text: str | None) -> Any:
-    """The `levels` argument of build: a number, None for "none", "default" where not given.
+def resolve(name: str, shortcuts: dict[str, Any], settings: list[str] | None) -> "Recipe":
+    """The named recipe with the options given (dotted key -> value, None: not given) and then --set."""
+    from binaryduo.training import named, with_settings
 
-    >>> parse_levels("3"), parse_levels("none"), parse_levels(None)
-    (3, None, 'default')
-    """
-    if text is None:
-        return "default"
-    if text.lower() == "none":
-        return None
+    given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
+    return with_settings(named(name), given + (settings or []))
+
+
+def open_or_resolve(folder: Path, resume: bool, recipe: "Recipe", changed: bool) -> "Recipe":
+    """The recipe of the run to resume, else the one asked for."""
+    from binaryduo.training import from_yaml
+
+    if not resume:
+        return recipe
+    kept = folder / "recipe.yaml"
+    if not kept.exists():
+        raise ArgumentError(f"there is no run to resume in {folder}")
+    found = from_yaml(kept)
+    if changed and found != recipe:
+        raise ArgumentError(f"{kept} is another recipe: a run is resumed with the settings it began with")
+    return found
+
+
+def list_recipes() -> None:
+    """The named recipes as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from binaryduo.training import RECIPES
+
+    table = Table("recipe", "network", "data", "first stage", "fine-tuning")
+    for recipe in RECIPES.values():
+        stages = [
+            "" if s is None else f"{s.epochs} epochs" if s.minutes is None else f"{s.minutes:g} minutes"
+            for s in (recipe.train, recipe.finetune)
+        ]
+        table.add_row(recipe.name, recipe.model.network, recipe.data.name, *stages)
+    Console().print(table)
+
+
+def run_guarded(work: Any) -> Any:
+    """Do the work; a run that was asked to stop has saved itself and ends without an error."""
+    from binaryduo.data.progress import console
+    from binaryduo.training.stopping import RunInterrupted
+
     try:
-        return int(text)
-    except ValueError:
-        raise ArgumentError(f"--levels takes a whole number or 'none', not {text!r}") from None
+        return work()
+    except RunInterrupted as stopped:
+        console.print(f"binaryduo: {stopped}", markup=False, highlight=False)
+        raise typer.Exit(0) from None

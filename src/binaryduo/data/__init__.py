@@ -1,1 +1,22 @@
+"""Data sets: embedded and full Fashion-MNIST, CIFAR-10, ImageNet, and a user's own loader."""
 
+from binaryduo.data.decoded import DecodedSplit
+from binaryduo.data.loader import LoaderSplit
+from binaryduo.data.memory import Batch, MemorySplit
+from binaryduo.data.order import Plan
+from binaryduo.data.sets import ENTRIES, DataSet, Split, from_arrays, load, names, verify
+
+__all__ = [
+    "ENTRIES",
+    "Batch",
+    "DataSet",
+    "DecodedSplit",
+    "LoaderSplit",
+    "MemorySplit",
+    "Plan",
+    "Split",
+    "from_arrays",
+    "load",
+    "names",
+    "verify",
+]

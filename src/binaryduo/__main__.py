@@ -1,0 +1,5 @@
+"""`python -m binaryduo`: what torchrun starts."""
+
+from binaryduo.cli import main
+
+main()

@@ -1,0 +1,46 @@
+"""`binaryduo data`: list, get and verify the data sets."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+data_app = typer.Typer(help="List, get and verify data sets.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A name from `binaryduo data list`.")]
+Root = Annotated[Path | None, typer.Option(help="The folder that already holds the data set.")]
+
+
+@data_app.command("list")
+def list_sets() -> None:
+    """Show the data sets, where they come from, and which are on this machine."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from binaryduo.data import ENTRIES
+    from binaryduo.data.cache import cache_dir
+
+    table = Table("name", "what", "source", "download", "here")
+    for entry in ENTRIES:
+        here = entry.source == "inside the package" or (cache_dir() / entry.name / "checksums.json").exists()
+        table.add_row(entry.name, entry.what, entry.source, entry.size, "yes" if here else "")
+    Console().print(table)
+
+
+@data_app.command("get")
+def get(name: Name, root: Root = None) -> None:
+    """Fetch a data set, check it, and keep it in the user's cache; a second time this is instant."""
+    from binaryduo.data import load
+
+    found = load(name, root)
+    print(
+        f"{name}: {len(found.train)} training and {len(found.test)} test images, {found.num_classes} classes"
+    )
+
+
+@data_app.command("verify")
+def verify(name: Name, root: Root = None) -> None:
+    """Compute the checksums of what lies on the disk again and compare them with the published ones."""
+    from binaryduo.data import verify as check
+
+    print(f"{name}: {check(name, root)}")

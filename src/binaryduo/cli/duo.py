@@ -1,0 +1,86 @@
+"""`binaryduo duo`: coupled, decoupled, fine-tuned: the paper's two stages in one run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from binaryduo.cli import options as o
+
+
+def duo(
+    recipe: o.RecipeName = "demo",
+    out: o.Folder = None,
+    resume: o.Resume = False,
+    topology: Annotated[
+        str | None, typer.Option(help="duo, or quad for the paper's BinaryDuo-Q (Appendix F).")
+    ] = None,
+    minutes: o.Minutes = None,
+    data: o.DataName = None,
+    root: o.DataRoot = None,
+    network: o.Network = None,
+    levels: o.Levels = None,
+    ste: o.Ste = None,
+    weight_bits: o.WeightBits = None,
+    width: o.Width = None,
+    seed: o.Seed = None,
+    settings: o.Settings = None,
+    listing: o.Listing = False,
+    show: o.Show = False,
+) -> None:
+    """Train the coupled network, decouple it, fine-tune the binary one, and compare all three.
+
+    Everything is in one folder; with --resume the run continues in whichever stage it was.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from binaryduo.training import duo as run
+    from binaryduo.training import to_yaml
+    from binaryduo.training.recipe import with_minutes
+
+    if listing:
+        o.list_recipes()
+        return
+    shortcuts = {
+        "model.topology": topology,
+        "data.name": data,
+        "data.root": root,
+        "model.network": network,
+        "model.levels": levels,
+        "model.ste": ste,
+        "model.weight_bits": weight_bits,
+        "model.width": width,
+        "loop.seed": seed,
+    }
+    resolved = o.resolve(recipe, shortcuts, settings)
+    if minutes is not None:
+        resolved = with_minutes(resolved, minutes, two_stages=True)
+    if show:
+        print(to_yaml(resolved), end="")
+        return
+    folder = Path("runs") / f"{resolved.name}-duo" if out is None else out
+    changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
+    resolved = o.open_or_resolve(folder, resume, resolved, changed)
+    result = o.run_guarded(lambda: run(resolved, folder, resume))
+    table = Table(
+        "network", "top-1 last", "top-1 best", "epochs", "images/s", title=f"{resolved.name}: {folder}"
+    )
+    for name, stage in (("coupled", result.coupled), ("decoupled, fine-tuned", result.finetuned)):
+        table.add_row(
+            name,
+            f"{stage.last['top1']:.2f} %",
+            f"{stage.best['top1']:.2f} %",
+            f"{stage.epochs:.1f}",
+            f"{stage.images_per_second:.0f}",
+        )
+        if name == "coupled":
+            table.add_row(
+                "decoupled, before fine-tuning", f"{result.decoupled_before['top1']:.2f} %", "", "", ""
+            )
+    Console().print(table)
+    flips = result.flips
+    print(
+        f"decoupling: {result.changed_predictions} of {result.test_images} test predictions changed; "
+        f"{flips['flips']} of {flips['activations']} activations flipped on {flips['images']} images"
+    )

@@ -1,0 +1,72 @@
+"""`binaryduo train`: one network, by a recipe."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from binaryduo.cli import options as o
+
+
+def train(
+    recipe: o.RecipeName = "demo",
+    out: o.Folder = None,
+    resume: o.Resume = False,
+    variant: Annotated[
+        str | None, typer.Option(help="baseline, coupled or decoupled (from scratch).")
+    ] = None,
+    minutes: o.Minutes = None,
+    data: o.DataName = None,
+    root: o.DataRoot = None,
+    network: o.Network = None,
+    levels: o.Levels = None,
+    ste: o.Ste = None,
+    weight_bits: o.WeightBits = None,
+    width: o.Width = None,
+    seed: o.Seed = None,
+    settings: o.Settings = None,
+    listing: o.Listing = False,
+    show: o.Show = False,
+) -> None:
+    """Train one network and report its best and last accuracy.
+
+    Under torchrun the same command trains with one process a device:
+    `torchrun --nproc-per-node 8 -m binaryduo train --recipe resnet18-imagenet --root /data/imagenet`.
+    """
+    from binaryduo.training import to_yaml
+    from binaryduo.training import train as run
+    from binaryduo.training.recipe import with_minutes
+
+    if listing:
+        o.list_recipes()
+        return
+    shortcuts = {
+        "model.variant": variant,
+        "data.name": data,
+        "data.root": root,
+        "model.network": network,
+        "model.levels": levels,
+        "model.ste": ste,
+        "model.weight_bits": weight_bits,
+        "model.width": width,
+        "loop.seed": seed,
+    }
+    resolved = o.resolve(recipe, shortcuts, settings)
+    if minutes is not None:
+        resolved = with_minutes(resolved, minutes, two_stages=False)
+    if show:
+        print(to_yaml(resolved), end="")
+        return
+    folder = Path("runs") / f"{resolved.name}-{resolved.model.variant}" if out is None else out
+    changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
+    resolved = o.open_or_resolve(folder, resume, resolved, changed)
+    result = o.run_guarded(lambda: run(resolved, folder, resume))
+    for name, found in (("best", result.best), ("last", result.last)):
+        if found is not None:
+            print(
+                f"{name}: top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} %, loss {found['loss']:.4f} "
+                f"(epoch {found['epoch']})"
+            )
+    print(
+        f"{result.images_per_second:.0f} images/s with the engine {result.engine}; everything is in {folder}"
+    )

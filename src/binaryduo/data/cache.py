@@ -1,0 +1,109 @@
+"""Where data sets are kept, and how a file gets there: whole and checked, or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from binaryduo.data.progress import bar
+from binaryduo.errors import DataError
+
+Arrays = dict[str, np.ndarray]
+
+
+def cache_dir() -> Path:
+    """BINARYDUO_CACHE, else the user's cache folder."""
+    named = os.environ.get("BINARYDUO_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "binaryduo"
+
+
+def sha256(array: np.ndarray) -> str:
+    """Of the array's bytes in C order.
+
+    >>> sha256(np.zeros(0, np.uint8))[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def check_arrays(arrays: Arrays, expected: dict[str, str], origin: str) -> Arrays:
+    """The arrays, if each has its published checksum; else an error that names the first that has not."""
+    for name, digest in expected.items():
+        found = sha256(arrays[name])
+        if found != digest:
+            raise DataError(
+                f"{origin}: {name.replace('_', ' ')} differ from the published data set "
+                f"(sha256 {found[:12]}…, expected {digest[:12]}…); nothing of it is used"
+            )
+    return arrays
+
+
+@contextmanager
+def scratch(parent: Path) -> Iterator[Path]:
+    """A folder beside the cache that disappears again, whatever happens."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".part-", dir=parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def store(folder: Path, arrays: Arrays, expected: dict[str, str]) -> None:
+    """Write the arrays so that the folder appears complete or not at all."""
+    with scratch(folder.parent) as part:
+        for name, array in arrays.items():
+            np.save(part / f"{name}.npy", array, allow_pickle=False)
+        (part / "checksums.json").write_text(json.dumps(expected, indent=1))
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+        part.mkdir()  # what `scratch` will remove
+
+
+def stored(folder: Path, expected: dict[str, str]) -> Arrays | None:
+    """The arrays as they lie in the cache, memory-mapped at once; None where there are none.
+
+    Their checksums were computed when they were stored; `verify` computes them again.
+    """
+    try:
+        if json.loads((folder / "checksums.json").read_text()) != expected:
+            return None
+        return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in expected}
+    except (OSError, ValueError):
+        return None
+
+
+def download(url: str, target: Path, md5: str) -> Path:
+    """Fetch a file with a progress bar; it exists under its name only when complete and checked."""
+    digest = hashlib.md5(usedforsecurity=False)
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer, part.open("wb") as out, bar() as display:
+            length = answer.headers.get("Content-Length")
+            task = display.add_task(target.name, total=int(length) if length else None)
+            while chunk := answer.read(1 << 20):
+                out.write(chunk)
+                digest.update(chunk)
+                display.advance(task, len(chunk))
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise DataError(f"{url} could not be read: {error}") from error
+    if digest.hexdigest() != md5:
+        size = part.stat().st_size
+        part.unlink()
+        raise DataError(
+            f"{url} is partial or altered ({size} bytes, MD5 {digest.hexdigest()}, published {md5}); not used"
+        )
+    part.rename(target)
+    return target

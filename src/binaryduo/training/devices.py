@@ -1,0 +1,66 @@
+"""Processes and devices: one process by itself, or one of many under torchrun."""
+
+import os
+
+import torch
+from lightning_fabric import Fabric
+from torch import nn
+
+from binaryduo.training.recipe import Loop, Stage
+from binaryduo.training.stopping import ProcessLost
+
+PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed"}
+
+# What gloo and NCCL say when the process at the other end is gone.
+LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "nccl", "gloo")
+
+
+def make_fabric(loop: Loop) -> Fabric:
+    """Fabric for this process; under torchrun it is one of WORLD_SIZE with DDP, else alone on one device."""
+    world, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    fabric = Fabric(
+        accelerator=loop.accelerator,
+        devices=local,
+        num_nodes=world // local,
+        strategy="ddp" if world > 1 else "auto",
+        precision=PRECISIONS[loop.precision],
+    )
+    fabric.launch()  # type: ignore[no-untyped-call]
+    return fabric
+
+
+def process_lost(error: RuntimeError) -> ProcessLost | None:
+    """Our error, if this one means that another process of the run has gone."""
+    text = str(error).lower()
+    if not any(sign in text for sign in LOST):
+        return None
+    return ProcessLost(
+        "another process of this run has ended, so this one stops too; its own message says why. Start the "
+        f"same command again with --resume ({str(error).splitlines()[0]})"
+    )
+
+
+def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
+    """AdamW (decoupled decay) or Adam (L2 decay); vectors, such as biases and BN, are not decayed."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": stage.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    return kind([group for group in groups if group["params"]], lr=stage.lr, fused=fused)
+
+
+def agreed(fabric: Fabric, wish: bool) -> bool:
+    """Whether any process wishes it; every process gets the same answer."""
+    if fabric.world_size == 1:
+        return wish
+    return mean_over_processes(fabric, float(wish)) > 0
+
+
+def mean_over_processes(fabric: Fabric, value: float) -> float:
+    """The mean of a number over all processes."""
+    mean = fabric.all_reduce(torch.tensor(value, device=fabric.device), reduce_op="mean")
+    assert isinstance(mean, torch.Tensor)
+    return float(mean)

@@ -1,0 +1,59 @@
+"""What a person sees of a run: a bar on a terminal, a line an epoch everywhere."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import Progress as Bar
+from rich.progress import TextColumn
+
+from binaryduo.data.progress import bar
+from binaryduo.training.engines import say
+
+if TYPE_CHECKING:
+    from binaryduo.training.loop import Progress
+
+
+class Display:
+    """A progress bar with loss, accuracy, images/s and the time that is left."""
+
+    def __init__(self, title: str, total: int, shown: bool) -> None:
+        self.title, self.total, self.shown = title, total, shown
+        self.rate = 0.0
+        columns = (
+            TextColumn("loss {task.fields[loss]:.3f}  top-1 {task.fields[top1]:.1f} %  "),
+            TextColumn("{task.fields[rate]:.0f} images/s"),
+        )
+        self._bar = bar(*columns, shown=shown)
+
+    def __enter__(self) -> "Display":
+        self.display: Bar = self._bar.__enter__()
+        self.task = self.display.add_task(self.title, total=self.total, loss=0.0, top1=0.0, rate=0.0)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.__exit__(kind, error, trace)
+
+    def update(self, step: int) -> None:
+        self.display.update(self.task, completed=step)
+
+    def step(self, progress: "Progress", images: int, seconds: float) -> None:
+        """Move the bar; the rate is smoothed over some twenty steps."""
+        now = images / max(seconds, 1e-9)
+        self.rate = now if self.rate == 0 else 0.95 * self.rate + 0.05 * now
+        means = progress.epoch_counts.means()
+        self.display.update(
+            self.task, completed=progress.step, loss=means["loss"], top1=means["top1"], rate=self.rate
+        )
+
+    def epoch(self, line: Mapping[str, Any]) -> None:
+        """One line that stays."""
+        if not self.shown:
+            return
+        text = f"{self.title}: epoch {line['epoch']}, loss {line['train_loss']:.4f}"
+        text += f", train {line['train_top1']:.2f} %"
+        if "test_top1" in line:
+            text += f", test {line['test_top1']:.2f} % (top-5 {line['test_top5']:.2f} %)"
+        say(f"{text}, {self.rate:.0f} images/s, {line['seconds']:.0f} s")

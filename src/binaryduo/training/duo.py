@@ -1,0 +1,148 @@
+"""Runs from a recipe: one network (`train`), or the paper's two stages (`duo`).
+
+    coupled/      the coupled network's training
+    decoupled/    the fine-tuning of the binary network derived from it
+    summary.json  coupled accuracy, decoupled before fine-tuning, and after
+
+Paper: Section 5.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from binaryduo import data as datasets
+from binaryduo import models
+from binaryduo.data import DataSet, Plan, Split
+from binaryduo.data.order import seed_all
+from binaryduo.decoupling import decouple
+from binaryduo.errors import ArgumentError
+from binaryduo.training import checkpoint
+from binaryduo.training.devices import make_fabric
+from binaryduo.training.engines import say
+from binaryduo.training.evaluation import evaluate
+from binaryduo.training.loop import Result, Trainer
+from binaryduo.training.recipe import Model, Recipe
+from binaryduo.training.runlog import RunFolder
+
+EXAMPLES = 256  # test images on which the flips of decoupling are counted
+
+
+@dataclass(frozen=True)
+class DuoResult:
+    """The accuracies (percent, on the test split) along the two stages."""
+
+    coupled: Result
+    decoupled_before: dict[str, float]
+    changed_predictions: int
+    test_images: int
+    flips: dict[str, Any]
+    finetuned: Result
+
+
+def load_data(recipe: Recipe) -> DataSet:
+    """The recipe's data set."""
+    wanted = recipe.data
+    return datasets.load(
+        wanted.name,
+        wanted.root,
+        pad=wanted.pad,
+        flip=wanted.flip,
+        image_size=wanted.image_size,
+        workers=wanted.workers,
+    )
+
+
+def build_model(recipe: Recipe, data: DataSet, variant: str | None = None) -> nn.Module:
+    """The recipe's network for that data, initialised from the recipe's seed."""
+    wanted: Model = recipe.model if variant is None else replace(recipe.model, variant=variant)  # type: ignore[arg-type]
+    channels, height, _ = data.shape
+    seed_all(recipe.loop.seed, 6)
+    return models.build(
+        wanted.network,
+        wanted.variant,
+        data.num_classes,
+        wanted.levels,
+        wanted.ste,
+        wanted.weight_bits,  # type: ignore[arg-type]
+        wanted.width,
+        channels,
+        height,
+    )
+
+
+def train(recipe: Recipe, folder: "str | Path", resume: bool = False) -> Result:
+    """Train one network by its recipe, in a folder of its own."""
+    fabric = make_fabric(recipe.loop)
+    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
+        run.describe(recipe)
+        data = load_data(recipe)
+        model = build_model(recipe, data)
+        result = _stage(model, data, recipe, run.path, fabric, recipe.model.variant, second=False)
+        run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
+    return result
+
+
+def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult:
+    """Train the coupled network, decouple it, fine-tune the binary one; resumes in whichever stage it was."""
+    if recipe.finetune is None:
+        raise ArgumentError(
+            f"the recipe {recipe.name} has no second stage: set finetune.epochs, finetune.lr …"
+        )
+    fabric = make_fabric(recipe.loop)
+    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
+        run.describe(recipe)
+        data = load_data(recipe)
+        coupled = build_model(recipe, data, "coupled")
+        first = _stage(coupled, data, recipe, run.path / "coupled", fabric, "coupled", second=False)
+        if recipe.loop.decouple_from == "best":
+            kept = checkpoint.best(run.path / "coupled" / "checkpoints")
+            checkpoint.unpack_state(kept.tensors, coupled, None, str(kept.path))
+        binary, before, changed = _decouple(coupled, data, recipe, fabric)
+        second = _stage(binary, data, recipe, run.path / "decoupled", fabric, "fine-tuning", second=True)
+        flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
+        result = DuoResult(first, before, changed, len(data.test), flips, second)
+        run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
+    return result
+
+
+def _stage(
+    model: nn.Module, data: DataSet, recipe: Recipe, folder: Path, fabric: Fabric, title: str, second: bool
+) -> Result:
+    stage = recipe.finetune if second else recipe.train
+    assert stage is not None
+    return Trainer(model, data.train, data.test, stage, recipe.loop, folder, fabric, title).run()
+
+
+def _decouple(
+    coupled: nn.Module, data: DataSet, recipe: Recipe, fabric: Fabric
+) -> tuple[nn.Module, dict[str, float], int]:
+    """The binary network, its accuracy before fine-tuning, and how many predictions rounding has changed."""
+    like = next(coupled.parameters())
+    example = next(data.test.batches(Plan(min(EXAMPLES, len(data.test)), False))).images.to(
+        like.device, like.dtype
+    )
+    binary = decouple(coupled.eval(), example, recipe.model.topology)
+    changed = int((predictions(coupled, data.test) != predictions(binary, data.test)).sum())
+    before = evaluate(binary.to(fabric.device), data.test, recipe.loop.test_batch).means()
+    if fabric.is_global_zero:
+        say(
+            f"decoupled: {before['top1']:.2f} % before fine-tuning; {changed} of {len(data.test)} "
+            f"predictions changed; {binary.decoupling.comparison}"  # type: ignore[union-attr]
+        )
+    return binary, before, changed
+
+
+@torch.no_grad()
+def predictions(model: nn.Module, split: Split, batch: int = 500) -> Tensor:
+    """The predicted class of every image of a split, in its order. Shape (N,)."""
+    like = next(model.parameters())
+    model.eval()
+    parts = [
+        model(b.images.to(like.device, like.dtype)).argmax(1).cpu() for b in split.batches(Plan(batch, False))
+    ]
+    return torch.cat(parts)

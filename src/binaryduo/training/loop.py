@@ -1,0 +1,325 @@
+"""The training loop: readable in a sitting, resumable at any step, the same on one process or many.
+
+    result = fit(model, train, test, Stage(epochs=10, lr=1e-3), folder="runs/mine")
+
+`train` and `test` are splits of binaryduo.data or any DataLoader of (images, labels).
+"""
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import nn
+
+from binaryduo.data import Batch, LoaderSplit, Plan, Split
+from binaryduo.data.memory import IGNORED
+from binaryduo.data.order import seed_all
+from binaryduo.errors import ArgumentError
+from binaryduo.nn import clip_latent_weights, is_binary_weight
+from binaryduo.training import checkpoint, choices, nonfinite, schedule, synced_norm
+from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
+from binaryduo.training.display import Display
+from binaryduo.training.engines import prepare, say
+from binaryduo.training.evaluation import Counts, correct, evaluate
+from binaryduo.training.recipe import Loop, Recipe, Stage
+from binaryduo.training.runlog import Metrics, RunFolder
+from binaryduo.training.stopping import RunInterrupted, StopRequest
+
+AGREE_EVERY = 8  # steps between questions to the other processes
+
+
+@dataclass
+class Progress:
+    """Everything about a run that is not a tensor; goes into each checkpoint as JSON."""
+
+    step: int = 0
+    images: int = 0
+    seconds: float = 0.0
+    epoch_counts: Counts = field(default_factory=Counts)
+    window: Counts = field(default_factory=Counts)
+    best: dict[str, float] | None = None
+    last: dict[str, float] | None = None
+    metrics_position: int = 0
+    unreadable: int = 0
+    chosen: choices.Chosen | None = None
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> "Progress":
+        counts = {name: Counts(**state[name]) for name in ("epoch_counts", "window")}
+        chosen = None if state["chosen"] is None else choices.Chosen(**state["chosen"])
+        return cls(**{**state, **counts, "chosen": chosen})
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished stage gives: accuracies on the test split (best and last), and how fast it went."""
+
+    best: dict[str, float] | None
+    last: dict[str, float] | None
+    steps: int
+    epochs: float
+    seconds: float
+    images_per_second: float
+    engine: str
+    unreadable: int
+
+
+def as_split(data: "Split | Iterable[Any]") -> Split:
+    """A split as it is; anything else is taken for a loader of (images, labels)."""
+    return data if hasattr(data, "batches") else LoaderSplit(data)  # type: ignore[return-value]
+
+
+def fit(
+    model: nn.Module,
+    train: "Split | Iterable[Any]",
+    test: "Split | Iterable[Any] | None" = None,
+    stage: Stage | None = None,
+    loop: Loop | None = None,
+    folder: "str | Path" = "runs/latest",
+    resume: bool = False,
+    fabric: Fabric | None = None,
+) -> Result:
+    """Train a model in place in a folder of its own; with `resume`, continue what the folder holds."""
+    stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
+    fabric = make_fabric(loop) if fabric is None else fabric
+    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
+        run.describe(Recipe(train=stage, loop=loop))
+        result = Trainer(model, as_split(train), test, stage, loop, run.path, fabric).run()
+        run.write_json("summary.json", asdict(result))
+    return result
+
+
+class Trainer:
+    """One stage of a run. A checkpoint in the folder is continued; an empty folder is started."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: Split,
+        test: "Split | Iterable[Any] | None",
+        stage: Stage,
+        loop: Loop,
+        folder: Path,
+        fabric: Fabric,
+        title: str = "training",
+    ) -> None:
+        schedule.check(stage)
+        self.stage, self.loop, self.folder, self.fabric, self.title = stage, loop, folder, fabric, title
+        self.model = model.to(fabric.device)
+        if loop.precision == "64":
+            self.model = self.model.double()
+        if fabric.device.type != "mps":
+            self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if fabric.world_size > 1 and loop.sync_bn:
+            synced_norm.synchronise(self.model)
+        self.train = train.to(fabric.device)
+        self.test = None if test is None else as_split(test).to(fabric.device)
+        self.per_epoch = self.train.steps(self._plan(0, 0))
+        if self.per_epoch < 1:
+            raise ArgumentError(
+                f"a batch of {loop.batch} is larger than the training split of {len(train)} images: "
+                "lower loop.batch"
+            )
+        self.has_binary = any(is_binary_weight(module) for module in self.model.modules())
+        self.progress = Progress()
+        self.checkpoints = folder / "checkpoints"
+
+    # -- one run
+
+    def run(self) -> Result:
+        """Train to the end, or to the signal that asks to stop."""
+        optimizer = make_optimizer(self.model, self.stage)
+        found = checkpoint.newest(self.checkpoints, say if self.fabric.is_global_zero else lambda text: None)
+        self._setup(optimizer, found)
+        progress, total = self.progress, self._chosen.total_steps
+        metrics = None
+        if self.fabric.is_global_zero:
+            metrics = Metrics(self.folder, progress.metrics_position, self.loop.tensorboard, progress.step)
+        self.metrics = metrics
+        self.clock = self.saved_at = time.monotonic()
+        if found is None:
+            self._save()  # whatever was measured is not measured again
+        try:
+            with StopRequest() as stop, Display(self.title, total, self.fabric.is_global_zero) as display:
+                self.stop, self.display = stop, display
+                display.update(progress.step)
+                while progress.step < total:
+                    self._epoch(total)
+        except RuntimeError as error:
+            lost = process_lost(error) if self.fabric.world_size > 1 else None
+            if lost is None:
+                raise
+            raise lost from error
+        finally:
+            if metrics is not None:
+                metrics.close()
+            if self.fabric.world_size > 1:
+                synced_norm.restore(self.model)
+        return self._result()
+
+    def _setup(self, optimizer: torch.optim.Optimizer, found: checkpoint.Checkpoint | None) -> None:
+        """Put model and optimizer on their devices, and into the state of the checkpoint."""
+        if found is not None:
+            self.progress = Progress.from_json(found.state)
+            if (
+                not self.fabric.is_global_zero
+            ):  # the sums so far are all processes': one of them carries them on
+                self.progress.epoch_counts, self.progress.window = Counts(), Counts()
+        else:
+            self.progress.chosen = choices.choose(self)
+        self._chosen = self.progress.chosen or choices.choose(self)
+        forward = prepare(self.model, self._chosen.engine)
+        self.forward, self.optimizer = self.fabric.setup(forward, optimizer)
+        if found is not None:
+            checkpoint.unpack_state(found.tensors, self.model, optimizer, str(found.path))
+            if self.fabric.is_global_zero:
+                say(
+                    f"{self.title}: continuing behind step {self.progress.step} of {self._chosen.total_steps}"
+                )
+
+    def _plan(self, epoch: int, start: int) -> Plan:
+        fabric, loop = self.fabric, self.loop
+        return Plan(loop.batch, True, loop.seed, epoch, start, fabric.global_rank, fabric.world_size)
+
+    def _epoch(self, total: int) -> None:
+        """The rest of an epoch, from wherever the run is."""
+        progress = self.progress
+        epoch, start = divmod(progress.step, self.per_epoch)
+        self.model.train()
+        for batch in self.train.batches(self._plan(epoch, start)):
+            self._step(batch, epoch, total)
+            ended = progress.step % self.per_epoch == 0 or progress.step == total
+            if ended:
+                self._end_epoch(epoch, final=progress.step == total)
+            self._save_if_due(ended)
+            if progress.step == total:
+                return
+
+    def _step(self, batch: Batch, epoch: int, total: int) -> None:
+        """One optimizer step."""
+        progress, stage = self.progress, self.stage
+        seed_all(self.loop.seed, 5, progress.step, self.fabric.global_rank)
+        lr = schedule.rate(stage, progress.step, total, epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        like = next(self.model.parameters())
+        images = batch.images.to(like.device, like.dtype, non_blocking=True)
+        labels = batch.labels.to(like.device, non_blocking=True)
+        logits = self.forward(images)
+        loss = F.cross_entropy(logits, labels, label_smoothing=stage.label_smoothing, ignore_index=IGNORED)
+        self.fabric.backward(loss)
+        value = loss.item()
+        if not math.isfinite(value):
+            raise nonfinite.report(value, progress.step, epoch, lr, self.model, images)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.has_binary:
+            clip_latent_weights(self.model)
+        progress.step += 1
+        top1, top5 = correct(logits.detach(), labels)
+        seen = int((labels != IGNORED).sum())
+        self.images = len(labels) * self.fabric.world_size
+        progress.images += self.images
+        for counts in (progress.epoch_counts, progress.window):
+            counts.loss += value * seen
+            counts.top1 += int(top1)
+            counts.top5 += int(top5)
+            counts.images += seen
+        for name in batch.unreadable:
+            progress.unreadable += 1
+            say(f"the image {name} could not be read and is left out ({progress.unreadable} so far)")
+        self._log_step(lr)
+
+    # -- records
+
+    def _log_step(self, lr: float) -> None:
+        progress = self.progress
+        now = time.monotonic()
+        if progress.step % self.loop.log_steps == 0:
+            window, progress.window = progress.window.reduced(), Counts()
+            self._write({"kind": "step", "step": progress.step, "loss": window.means()["loss"], "lr": lr})
+        self.display.step(progress, self.images, now - self.clock)
+        progress.seconds += now - self.clock
+        self.clock = now
+
+    def _end_epoch(self, epoch: int, final: bool) -> None:
+        """Test if it is time, note the epoch's means, and keep the best network."""
+        progress = self.progress
+        train, progress.epoch_counts = progress.epoch_counts.reduced(), Counts()
+        line: dict[str, Any] = {"kind": "epoch", "step": progress.step, "epoch": epoch + 1}
+        line |= {f"train_{name}": value for name, value in train.means().items()}
+        line |= {"seconds": progress.seconds, "unreadable": progress.unreadable}
+        if self.test is not None and (final or (epoch + 1) % self._chosen.test_every == 0):
+            tested = self.evaluate().means()
+            self.clock = time.monotonic()  # testing does not count as training time
+            line |= {f"test_{name}": value for name, value in tested.items()}
+            progress.last = {"epoch": epoch + 1, "step": progress.step, **tested}
+            if progress.best is None or tested["top1"] > progress.best["top1"]:
+                progress.best = progress.last
+                if self.fabric.is_global_zero:
+                    name = f"best-{progress.step:09d}"
+                    checkpoint.write(self.checkpoints, name, checkpoint.pack_state(self.model), progress.best)
+        self._write(line)
+        self.display.epoch(line)
+
+    def evaluate(self) -> Counts:
+        """Loss and accuracies on the test split."""
+        assert self.test is not None
+        fabric = self.fabric
+        return evaluate(self.model, self.test, self.loop.test_batch, fabric.global_rank, fabric.world_size)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if self.metrics is not None:
+            self.metrics.write(line)
+
+    # -- checkpoints
+
+    def _save_if_due(self, ended: bool) -> None:
+        """Save at the end of an epoch, after some minutes or steps, and when asked to stop."""
+        progress, loop = self.progress, self.loop
+        if self.fabric.world_size > 1 and not ended and progress.step % AGREE_EVERY:
+            return
+        late = time.monotonic() - self.saved_at > 60 * loop.checkpoint_minutes
+        often = loop.checkpoint_steps is not None and progress.step % loop.checkpoint_steps == 0
+        stopping = agreed(self.fabric, self.stop.asked is not None)
+        if stopping or agreed(self.fabric, ended or late or often):
+            self._save()
+        if stopping and progress.step < self._chosen.total_steps:
+            raise RunInterrupted(
+                f"stopped by {self.stop.asked or 'another process'} behind step {progress.step} of "
+                f"{self._chosen.total_steps}; everything is saved, continue with --resume"
+            )
+
+    def _save(self) -> None:
+        progress = self.progress
+        self.saved_at = time.monotonic()
+        state = asdict(progress)
+        for name in ("epoch_counts", "window"):
+            state[name] = asdict(getattr(progress, name).reduced())
+        if self.metrics is not None:
+            state["metrics_position"] = self.metrics.position
+            tensors = checkpoint.pack_state(self.model, self.optimizer.optimizer)
+            checkpoint.save_step(self.checkpoints, progress.step, tensors, state)
+            checkpoint.keep_best(
+                self.checkpoints, None if progress.best is None else int(progress.best["step"])
+            )
+        self.clock = time.monotonic()
+
+    def _result(self) -> Result:
+        progress = self.progress
+        return Result(
+            progress.best,
+            progress.last,
+            progress.step,
+            progress.step / self.per_epoch,
+            progress.seconds,
+            progress.images / max(progress.seconds, 1e-9),
+            self._chosen.engine,
+            progress.unreadable,
+        )

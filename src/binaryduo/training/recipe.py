@@ -1,0 +1,225 @@
+"""A recipe: everything that decides a run, as frozen dataclasses; on disk as YAML.
+
+    data:   which images, how they are augmented
+    model:  which network, how wide, how many levels, which STE
+    train:  the first (or only) stage: epochs, optimizer, schedule
+    finetune: the second stage of a two-stage run
+    loop:   batch, seed, precision, when to test and to save
+
+`--set train.lr=0.01` changes one entry; types are checked and unknown keys refused by name.
+"""
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+
+from binaryduo.errors import ArgumentError
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images; None leaves the data set's own usual value."""
+
+    name: str = "fashion-mnist-small"
+    root: str | None = None
+    pad: int | None = None
+    flip: bool | None = None
+    image_size: int | None = None
+    workers: int = 4
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which network. levels null: full precision. weight_bits null: as the network is usually built."""
+
+    network: str = "vgg7"
+    variant: Literal["baseline", "coupled", "decoupled"] = "baseline"
+    levels: int | Literal["default"] | None = "default"
+    ste: str = "relu1"
+    weight_bits: int | None = None
+    width: float = 1.0
+    topology: Literal["duo", "quad"] = "duo"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training: optimizer and schedule. With `minutes`, epochs are fitted to that time instead.
+
+    `drops` are the 1-based epochs at whose beginning the rate is multiplied by `gamma` (schedule step).
+    "adam" decays weights through the gradient (L2), "adamw" directly. Biases and BN are not decayed.
+    """
+
+    epochs: int = 10
+    minutes: float | None = None
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "step", "cosine", "onecycle"] = "cosine"
+    drops: tuple[int, ...] = ()
+    gamma: float = 0.1
+    warmup: float = 0.0
+    label_smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Loop:
+    """How the run is carried out. "auto" settings are chosen by measuring, and the choice is kept."""
+
+    batch: int = 256
+    test_batch: int = 500
+    seed: int = 0
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: Literal["32", "64", "bf16"] = "32"
+    engine: Literal["auto", "eager", "fast", "compile"] = "auto"
+    test_every: int | None = None
+    log_steps: int = 50
+    checkpoint_minutes: float = 5.0
+    checkpoint_steps: int | None = None
+    decouple_from: Literal["last", "best"] = "last"
+    sync_bn: bool = True
+    tensorboard: bool = True
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A complete, resolved description of a run."""
+
+    name: str = "custom"
+    data: Data = field(default_factory=Data)
+    model: Model = field(default_factory=Model)
+    train: Stage = field(default_factory=Stage)
+    finetune: Stage | None = None
+    loop: Loop = field(default_factory=Loop)
+
+
+def _describe(kind: Any) -> str:
+    """A type as a user would say it."""
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(repr(value) for value in typing.get_args(kind))
+    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
+        return " or ".join(_describe(part) for part in typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return "a list of " + _describe(typing.get_args(kind)[0])
+    return {int: "an integer", float: "a number", str: "text", bool: "true or false", type(None): "null"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )
+
+
+def _convert(value: Any, kind: Any, key: str) -> Any:
+    """The value as that type, or an error that names the key, what was found and what would do."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(kind, types.UnionType) or origin is typing.Union:
+        for part in arguments:
+            try:
+                return _convert(value, part, key)
+            except ArgumentError:
+                if isinstance(value, dict) and dataclasses.is_dataclass(part):
+                    raise
+    elif origin is Literal:
+        # YAML reads 32 as a number; the choice "32" is meant.
+        for choice in arguments:
+            if value == choice or (
+                isinstance(choice, str) and not isinstance(value, bool) and str(value) == choice
+            ):
+                return choice
+    elif origin is tuple and isinstance(value, list | tuple):
+        return tuple(_convert(item, arguments[0], key) for item in value)
+    elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
+        return from_dict(typing.cast(type[Any], kind), value, key)
+    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif kind is float and isinstance(value, str):  # YAML 1.1 reads 1e-3, without a point, as text
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    elif isinstance(kind, type) and type(value) is kind:
+        return value
+    raise ArgumentError(f"{key} = {value!r} is not {_describe(kind)}")
+
+
+def from_dict(kind: type[R], values: dict[str, Any], prefix: str = "") -> R:
+    """A dataclass from nested dictionaries, each value checked against its annotation.
+
+    >>> from_dict(Stage, {"lr": "1e-3", "epochs": 3}).lr
+    0.001
+    """
+    hints = typing.get_type_hints(kind)
+    dotted = {name: f"{prefix}.{name}" if prefix else name for name in values}
+    for name in values:
+        if name not in hints:
+            raise ArgumentError(f"unknown key {dotted[name]!r}: choose one of {', '.join(hints)}")
+    return kind(**{name: _convert(value, hints[name], dotted[name]) for name, value in values.items()})
+
+
+def to_dict(recipe: Any) -> dict[str, Any]:
+    """Plain nested dictionaries and lists, as YAML and JSON take them."""
+    plain: dict[str, Any] = dataclasses.asdict(
+        recipe, dict_factory=lambda items: {k: list(v) if isinstance(v, tuple) else v for k, v in items}
+    )
+    return plain
+
+
+def to_yaml(recipe: Recipe) -> str:
+    """The whole recipe, every key written out."""
+    return yaml.safe_dump(to_dict(recipe), sort_keys=False)
+
+
+def from_yaml(path: "str | Path") -> Recipe:
+    """Read a recipe file; keys that are left out have their defaults."""
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise ArgumentError(f"the recipe {path} could not be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ArgumentError(f"the recipe {path} is not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ArgumentError(f"the recipe {path} does not hold keys and values")
+    return from_dict(Recipe, values)
+
+
+def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
+    """The recipe with `key=value` entries changed, keys dotted, values as in YAML.
+
+    >>> with_settings(Recipe(), ["train.lr=0.5", "model.levels=4"]).train.lr
+    0.5
+    """
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ArgumentError(f"{setting!r} is not of the form key=value, for example train.lr=0.01")
+        recipe = _with_value(recipe, key.strip(), yaml.safe_load(text))
+    return recipe
+
+
+def _with_value(recipe: Recipe, key: str, value: Any) -> Recipe:
+    """The recipe with one dotted key changed."""
+    *path, last = key.split(".")
+    values = to_dict(recipe)
+    place = values
+    for depth, part in enumerate(path):
+        if isinstance(place, dict) and part in place and place[part] is None:
+            place[part] = {}  # a stage that was not there begins with its defaults
+        if not isinstance(place, dict) or not isinstance(place.get(part), dict):
+            known = ", ".join(name for name, below in place.items() if isinstance(below, dict))
+            raise ArgumentError(f"unknown key {'.'.join(path[: depth + 1])!r}: choose one of {known}")
+        place = place[part]
+    place[last] = value
+    return from_dict(Recipe, values)
+
+
+def with_minutes(recipe: Recipe, minutes: float, two_stages: bool) -> Recipe:
+    """The recipe with its epochs replaced by a time; of two stages the second gets 30 % of it."""
+    first, second = (0.7 * minutes, 0.3 * minutes) if two_stages else (minutes, 0.0)
+    train = dataclasses.replace(recipe.train, minutes=first)
+    finetune = recipe.finetune
+    if two_stages and finetune is not None:
+        finetune = dataclasses.replace(finetune, minutes=second)
+    return dataclasses.replace(recipe, train=train, finetune=finetune)

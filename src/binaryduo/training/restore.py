@@ -1,0 +1,71 @@
+"""Bring a trained network back from its run's folder."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from binaryduo.data import DataSet
+from binaryduo.decoupling import decouple
+from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.training import checkpoint
+from binaryduo.training.duo import build_model, load_data
+from binaryduo.training.engines import say
+from binaryduo.training.evaluation import evaluate
+from binaryduo.training.recipe import Recipe, from_yaml
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A network, where it came from, and how it tests."""
+
+    model: nn.Module
+    path: Path
+    title: str
+    means: dict[str, float]
+    images: int
+
+
+def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Recipe, DataSet, Path]:
+    """The trained network of a run, its recipe and data; of a `duo` run the binary network if it has one."""
+    if which not in ("last", "best"):
+        raise ArgumentError(f"which must be last or best, not {which!r}")
+    stage = Path(folder)
+    root = stage if (stage / "recipe.yaml").exists() else stage.parent
+    if not (root / "recipe.yaml").exists():
+        raise ArgumentError(f"{folder} is not the folder of a run: it has no recipe.yaml")
+    if stage == root and (root / "coupled").is_dir():
+        begun = any((root / "decoupled" / "checkpoints").glob("step-*.json"))
+        stage = root / ("decoupled" if begun else "coupled")
+    recipe = from_yaml(root / "recipe.yaml")
+    data = load_data(recipe)
+    if stage == root:
+        model = build_model(recipe, data)
+    else:
+        model = build_model(recipe, data, "coupled")
+        if stage.name == "decoupled":
+            model = decouple(model, torch.zeros(1, *data.shape), recipe.model.topology)
+    kept = (
+        checkpoint.newest(stage / "checkpoints", say)
+        if which == "last"
+        else checkpoint.best(stage / "checkpoints")
+    )
+    if kept is None:
+        raise CheckpointError(f"{stage} holds no checkpoint yet")
+    checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))
+    return model.eval(), recipe, data, kept.path
+
+
+def restore(folder: Path, which: str = "last", data: str | None = None, root: Path | None = None) -> Restored:
+    """Load a run's network and test it, on its own data set or on another of the same shape."""
+    model, recipe, own, path = load_run(folder, which)
+    if data is not None or root is not None:
+        wanted = replace(
+            recipe.data,
+            name=recipe.data.name if data is None else data,
+            root=recipe.data.root if root is None else str(root),
+        )
+        own = load_data(replace(recipe, data=wanted))
+    counts = evaluate(model, own.test, recipe.loop.test_batch)
+    return Restored(model, path, f"{recipe.name} ({which})", counts.means(), counts.images)

@@ -1,0 +1,47 @@
+"""The learning rate as a pure function of the step, so that nothing about it has to be saved."""
+
+import math
+
+from binaryduo.errors import ArgumentError
+from binaryduo.training.recipe import Stage
+
+
+def rate(stage: Stage, step: int, total: int, epoch: int) -> float:
+    """The learning rate of a 0-based step out of `total`, in a 0-based epoch.
+
+    step: multiplied by gamma when a (1-based) epoch of `drops` begins. cosine: half a cosine down to 0.
+    onecycle: a line up over the warm-up, then a line down to 0. `warmup` is a share of all steps.
+
+    >>> stage = Stage(lr=1.0, schedule="step", drops=(121, 161))
+    >>> [round(rate(stage, 0, 1, epoch), 3) for epoch in (0, 119, 120, 160)]
+    [1.0, 1.0, 0.1, 0.01]
+    >>> [rate(Stage(lr=1.0, schedule="onecycle", warmup=0.2), step, 10, 0) for step in (0, 1, 2, 6)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    ramp = stage.warmup * total
+    factor = min(1.0, (step + 1) / ramp) if ramp > 0 else 1.0
+    if stage.schedule == "step":
+        return stage.lr * factor * stage.gamma ** sum(epoch + 1 >= drop for drop in stage.drops)
+    if stage.schedule == "constant" or step < ramp:
+        return stage.lr * factor
+    past = (step - ramp) / max(total - ramp, 1)
+    return stage.lr * ((1 + math.cos(math.pi * past)) / 2 if stage.schedule == "cosine" else 1 - past)
+
+
+def check(stage: Stage) -> None:
+    """Refuse what cannot be meant before any time is spent."""
+    for name, good in (
+        ("lr", stage.lr > 0),
+        ("epochs", stage.epochs > 0),
+        ("minutes", stage.minutes is None or stage.minutes > 0),
+        ("weight_decay", stage.weight_decay >= 0),
+        ("warmup", 0 <= stage.warmup < 1),
+        ("label_smoothing", 0 <= stage.label_smoothing < 1),
+        ("drops", list(stage.drops) == sorted(set(stage.drops))),
+    ):
+        if not good:
+            raise ArgumentError(f"{name} = {getattr(stage, name)!r} makes no sense for a training stage")
+    if stage.schedule == "step" and stage.minutes is not None:
+        raise ArgumentError(
+            "a schedule of steps at given epochs cannot be fitted to minutes: use onecycle or cosine"
+        )

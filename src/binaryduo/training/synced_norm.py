@@ -1,0 +1,116 @@
+"""Batch normalisation whose statistics are taken over all processes, on any device.
+
+torch's own SyncBatchNorm refuses CPU tensors. Here the mean and variance come from two all-reduces whose
+gradients are all-reduces too; the rest is ordinary arithmetic. Modules are converted in place by exchanging
+their class, so parameter names, checkpoints and everything that asks for nn.BatchNorm2d stay as they were.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from binaryduo.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """The sum of a tensor over all processes; so is its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        total = grad.clone()
+        dist.all_reduce(total)
+        return total
+
+
+def _sum(value: Tensor) -> Tensor:
+    total: Tensor = _SumOverProcesses.apply(value)  # type: ignore[no-untyped-call]
+    return total
+
+
+def standardise(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, float]:
+    """x with mean 0 and variance 1 a channel over all processes' batches; also mean, variance and count."""
+    dims = [d for d in range(x.dim()) if d != 1]
+    shape = (1, -1) + (1,) * (x.dim() - 2)
+    local = torch.tensor([x.numel() / x.shape[1]], dtype=torch.float64, device=x.device).to(x.dtype)
+    sums = _sum(torch.cat([x.sum(dims), local]))
+    count = sums[-1].detach()
+    mean = sums[:-1] / count
+    centred = x - mean.view(shape)
+    variance = _sum(centred.square().sum(dims)) / count
+    return centred * torch.rsqrt(variance + eps).view(shape), mean, variance, float(count)
+
+
+class _Synced(nn.modules.batchnorm._BatchNorm):
+    """Forward of a synchronised BN; in evaluation, or alone, that of the class it was made from."""
+
+    copies: int = 1
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not (self.training and dist.is_initialized() and dist.get_world_size() > 1):
+            return super().forward(input)
+        out, mean, variance, count = standardise(input, self.eps)
+        if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
+            with torch.no_grad():
+                assert self.num_batches_tracked is not None
+                self.num_batches_tracked.add_(1)
+                share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+                self.running_mean.lerp_(mean, share)
+                self.running_var.lerp_(variance * (count / (count - 1)), share)
+        if not self.affine:
+            return out
+        shape = (1, -1) + (1,) * (input.dim() - 2)
+        parts = zip(self.weight.chunk(self.copies), self.bias.chunk(self.copies), strict=True)
+        return torch.cat([out * weight.view(shape) + bias.view(shape) for weight, bias in parts], 1)
+
+
+class SyncedBatchNorm1d(_Synced, nn.BatchNorm1d):
+    """nn.BatchNorm1d over all processes."""
+
+
+class SyncedBatchNorm2d(_Synced, nn.BatchNorm2d):
+    """nn.BatchNorm2d over all processes."""
+
+
+class SyncedCopiedBatchNorm1d(_Synced, CopiedBatchNorm1d):
+    """CopiedBatchNorm1d over all processes."""
+
+
+class SyncedCopiedBatchNorm2d(_Synced, CopiedBatchNorm2d):
+    """CopiedBatchNorm2d over all processes."""
+
+
+SYNCED: dict[type[nn.Module], type[nn.Module]] = {
+    nn.BatchNorm1d: SyncedBatchNorm1d,
+    nn.BatchNorm2d: SyncedBatchNorm2d,
+    CopiedBatchNorm1d: SyncedCopiedBatchNorm1d,
+    CopiedBatchNorm2d: SyncedCopiedBatchNorm2d,
+}
+
+
+def synchronise(model: nn.Module) -> nn.Module:
+    """Make every batch normalisation of the model take its statistics over all processes, in place.
+
+    >>> type(synchronise(nn.Sequential(nn.BatchNorm2d(3)))[0]).__name__
+    'SyncedBatchNorm2d'
+    """
+    for module in model.modules():
+        if type(module) in SYNCED:
+            module.__class__ = SYNCED[type(module)]
+    return model
+
+
+def restore(model: nn.Module) -> nn.Module:
+    """Undo `synchronise`."""
+    plain = {synced: own for own, synced in SYNCED.items()}
+    for module in model.modules():
+        if type(module) in plain:
+            module.__class__ = plain[type(module)]
+    return model
