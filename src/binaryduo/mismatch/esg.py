@@ -1,0 +1,85 @@
+"""The evolution-strategy gradient (ESG): antithetic random steps, one layer at a time.
+
+    g = 1/(2Nσ) Σ_i (f(W + σE_i) - f(W - σE_i)) E_i,    E_i ~ N(0, I)
+
+The differences are small, so that each sample's is computed as (F₊ - F₋)(F₊ + F₋ - 2F*)/2 and all are added
+in float64; the evaluations themselves may be float32, whose rounding is noise of 1e-7 a sample.
+
+Paper: Appendix H.
+"""
+
+import torch
+from torch import Tensor
+
+from binaryduo.mismatch.network import Trace, activate
+
+_ROWS = 8192  # samples × pairs evaluated together: a megabyte of float32 at width 32
+_PAIRS = 16
+
+
+def draw_noise(count: int, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """E: `count` standard normal directions for a layer's weight, (count, out, in), float64."""
+    return torch.randn(count, *shape, generator=generator, dtype=torch.float64)
+
+
+def block_differences(
+    trace: Trace,
+    targets: Tensor,
+    weights: list[Tensor],
+    levels: int | None,
+    sigma: float,
+    noise: Tensor,
+    layer: int,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Σ_samples ℓ(W + σE_i) - ℓ(W - σE_i) for every pair i of hidden layer `layer`: (N,), float64.
+
+    A slice of samples is evaluated for several pairs together: (samples, pairs, width).
+    """
+    x, z, goal = (t.to(dtype) for t in (trace.inputs[layer], trace.pre[layer], targets))
+    behind = [w.T.to(dtype) for w in weights[layer + 1 :]]
+    steps = (sigma * noise).to(dtype)  # (N, out, in)
+    rows = max(1, _ROWS // _PAIRS)
+    sums = torch.zeros(len(noise), dtype=torch.float64, device=noise.device)
+    for pairs in range(0, len(noise), _PAIRS):
+        chunk = steps[pairs : pairs + _PAIRS]
+        directions = chunk.reshape(-1, chunk.shape[2]).T  # (in, pairs × out)
+        for first in range(0, len(x), rows):
+            part = slice(first, first + rows)
+            move = (x[part] @ directions).view(-1, len(chunk), chunk.shape[1])
+            start = z[part].unsqueeze(1)
+            plus = _outputs(start + move, behind, levels)  # (rows, pairs)
+            minus = _outputs(start - move, behind, levels)
+            change = (plus - minus) * ((plus + minus) / 2 - goal[part].unsqueeze(1))
+            sums[pairs : pairs + _PAIRS] += change.sum(0, dtype=torch.float64)
+    return sums
+
+
+def _outputs(z: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
+    """(rows, pairs, width) pre-activations to (rows, pairs) outputs."""
+    shape = z.shape[:2]
+    z = z.view(-1, z.shape[2])
+    for weight in behind:
+        z = activate(z, levels) @ weight
+    return z.view(shape)
+
+
+def combine(differences: Tensor, noise: Tensor, sigma: float, samples: int) -> Tensor:
+    """The estimate (out, in) from the summed loss differences (N,) and their directions."""
+    return torch.einsum("n,noi->oi", differences / samples, noise) / (2 * sigma * len(noise))
+
+
+def linear_estimate(gradient: Tensor, noise: Tensor) -> Tensor:
+    """The estimate where the loss is quadratic in the layer, as in the output layer: exactly
+    1/N Σ ⟨gradient, E_i⟩ E_i, for any σ, because the even terms cancel."""
+    along = torch.einsum("noi,oi->n", noise, gradient)
+    return torch.einsum("n,noi->oi", along, noise) / len(noise)
+
+
+def expected_cosine(samples: int, parameters: int) -> float:
+    """√(N/(N+d+1)): ESG's cosine with the true gradient, to be expected of N pairs where the loss is linear.
+
+    >>> round(expected_cosine(1024, 1024), 3)
+    0.707
+    """
+    return float((samples / (samples + parameters + 1)) ** 0.5)

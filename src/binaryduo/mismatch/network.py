@@ -1,0 +1,88 @@
+"""The toy network of Algorithm 1: dense layers without biases, an activation between them, one output.
+
+Paper: Section 4.2, Algorithm 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from binaryduo.errors import unknown_name
+from binaryduo.mismatch.blocks import generator
+from binaryduo.nn import staircase
+
+Weights = dict[str, Tensor]
+Gradients = dict[str, Tensor]
+
+# name -> (uniform or normal draw of shape (out, in)); the paper does not say which it used for the toy.
+INITS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
+    "he": lambda w, g: w.normal_(0, (2 / w.shape[1]) ** 0.5, generator=g),
+    "torch": lambda w, g: w.uniform_(-(w.shape[1] ** -0.5), w.shape[1] ** -0.5, generator=g),
+    "normal": lambda w, g: w.normal_(0, 1, generator=g),
+}
+
+
+def layer_names(hidden_layers: int) -> list[str]:
+    """The layers in order.
+
+    >>> layer_names(3)
+    ['fc1', 'fc2', 'fc3', 'out']
+    """
+    return [f"fc{i}" for i in range(1, hidden_layers + 1)] + ["out"]
+
+
+def draw_weights(width: int, hidden_layers: int, init: str, *seed: int) -> Weights:
+    """Fresh float64 weights: (width, width) for the hidden layers, (1, width) for the output.
+
+    `he` is N(0, 2/fan_in), `torch` is nn.Linear's own U(±1/√fan_in), `normal` is N(0, 1).
+
+    >>> draw_weights(4, 1, "he", 0)["out"].shape
+    torch.Size([1, 4])
+    """
+    if init not in INITS:
+        raise unknown_name("initialisation", init, list(INITS))
+    random = generator(*seed)
+    names = layer_names(hidden_layers)
+    shapes = [(width, width)] * hidden_layers + [(1, width)]
+    return {
+        name: INITS[init](torch.empty(shape, dtype=torch.float64), random)
+        for name, shape in zip(names, shapes, strict=True)
+    }
+
+
+def activate(z: Tensor, levels: int | None) -> Tensor:
+    """f(z): the staircase with that many levels, or ReLU for full precision. Same shape."""
+    return torch.relu(z) if levels is None else staircase(z, levels)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A forward pass over B samples: `inputs[i]` (B, in) is what layer i multiplies, `pre[i]` (B, out) the
+    pre-activations of hidden layer i, `output` (B,)."""
+
+    inputs: list[Tensor]
+    pre: list[Tensor]
+    output: Tensor
+
+
+def forward(x: Tensor, weights: list[Tensor], levels: int | None) -> Trace:
+    """Run B samples x (B, width) through the network and keep everything on the way.
+
+    >>> w = [torch.eye(2), torch.ones(1, 2)]
+    >>> forward(torch.tensor([[0.4, 0.6]]), w, levels=2).output
+    tensor([1.])
+    """
+    inputs, pre = [x], []
+    for weight in weights[:-1]:
+        pre.append(inputs[-1] @ weight.T)
+        inputs.append(activate(pre[-1], levels))
+    return Trace(inputs, pre, (inputs[-1] @ weights[-1].T).squeeze(1))
+
+
+def outputs_from(z: Tensor, weights: list[Tensor], levels: int | None) -> Tensor:
+    """The output (B,) from one hidden layer's pre-activations z (B, width); `weights` are those behind it."""
+    for weight in weights:
+        z = activate(z, levels) @ weight.T
+    return z.squeeze(1)

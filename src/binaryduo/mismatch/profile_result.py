@@ -1,0 +1,146 @@
+"""What the profiler returns: numbers for each layer, a table, a picture, a dictionary for JSON."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """What one layer took: seconds, and (perturbation, image) pairs that had to be run to the end."""
+
+    seconds: float
+    evaluated: int  # of `possible`
+    possible: int
+    forward_passes: float  # the seconds, divided by those of one forward pass over all images
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """One layer: the cosine between coarse gradient and CDG on the drawn coordinates.
+
+    `interval` is a 95 % bootstrap interval over coordinates; where all were drawn nothing is left to
+    chance and it is the cosine itself. `coordinates` lists indices into the weight; `cdg` and `coarse`
+    are the gradients there, in that order.
+    """
+
+    name: str
+    cosine: float
+    interval: tuple[float, float]
+    coordinates: list[tuple[int, ...]]
+    parameters: int
+    weights: str  # "latent": perturbed as stored; "effective": sign(w)·mean|w| of a one-bit layer
+    cost: LayerCost
+    cdg: Tensor = field(repr=False)
+    coarse: Tensor = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The gradient mismatch of a network, layer by layer from the input to the output."""
+
+    layers: list[LayerProfile]
+    total: float
+    loss: float
+    step: float
+    ste: str
+    images: int
+    method: str  # "suffix": from each layer on; "whole": whole forward passes
+    seconds: float
+    forward_pass_seconds: float
+
+    @property
+    def forward_passes(self) -> float:
+        """The whole cost in forward passes over all images."""
+        return self.seconds / self.forward_pass_seconds
+
+    @property
+    def brute_force_passes(self) -> int:
+        """How many forward passes brute force would need for the same coordinates."""
+        return 2 * sum(len(layer.coordinates) for layer in self.layers)
+
+    def __str__(self) -> str:
+        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "re-run", "seconds")
+        rows = [head]
+        for layer in self.layers:
+            low, high = layer.interval
+            rows.append(
+                (
+                    layer.name,
+                    f"{layer.cosine:.4f}",
+                    f"{low:.4f} … {high:.4f}",
+                    f"{len(layer.coordinates)} of {layer.parameters}",
+                    layer.weights,
+                    f"{layer.cost.evaluated / max(1, layer.cost.possible):.1%}",
+                    f"{layer.cost.seconds:.1f}",
+                )
+            )
+        rows.append(("total", f"{self.total:.4f}", "", "", "", "", f"{self.seconds:.1f}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
+        lines.insert(1, "  ".join("-" * width for width in widths))
+        lines.append(
+            f"loss {self.loss:.6g}, step {self.step:g}, STE {self.ste}, {self.images} samples; cost "
+            f"{self.forward_passes:.0f} forward passes, brute force {self.brute_force_passes}"
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the raw gradients, ready for JSON."""
+        return {
+            "ste": self.ste,
+            "step": self.step,
+            "images": self.images,
+            "loss": self.loss,
+            "total": self.total,
+            "method": self.method,
+            "seconds": self.seconds,
+            "forward_passes": self.forward_passes,
+            "brute_force_passes": self.brute_force_passes,
+            "layers": [
+                {
+                    "name": layer.name,
+                    "cosine": layer.cosine,
+                    "interval": list(layer.interval),
+                    "coordinates": len(layer.coordinates),
+                    "parameters": layer.parameters,
+                    "weights": layer.weights,
+                    "seconds": layer.cost.seconds,
+                    "evaluated": layer.cost.evaluated,
+                    "possible": layer.cost.possible,
+                }
+                for layer in self.layers
+            ],
+        }
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the cosines with their intervals as a picture file; returns its path."""
+        return plot_profiles([self], path)
+
+
+def plot_profiles(profiles: list[Profile], path: str | Path) -> Path:
+    """Bars of one or more profiles of the same network beside each other, one colour for each STE."""
+    from matplotlib.figure import Figure
+
+    names = [layer.name for layer in profiles[0].layers]
+    figure = Figure(figsize=(max(5.0, 0.9 * len(names) + 2), 3.6), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 / len(profiles)
+    for i, profile in enumerate(profiles):
+        x = [k + (i - (len(profiles) - 1) / 2) * width for k in range(len(names) + 1)]
+        heights = [layer.cosine for layer in profile.layers] + [profile.total]
+        low = [max(0.0, layer.cosine - layer.interval[0]) for layer in profile.layers] + [0.0]
+        high = [max(0.0, layer.interval[1] - layer.cosine) for layer in profile.layers] + [0.0]
+        axes.bar(x, heights, width, yerr=[low, high], capsize=3, label=profile.ste)
+    axes.set_xticks(range(len(names) + 1), [*names, "total"], rotation=30, ha="right")
+    axes.set_ylabel("cosine (coarse gradient, CDG)")
+    axes.axhline(0, color="black", linewidth=0.8)
+    axes.axhline(1, color="grey", linewidth=0.8, linestyle=":")
+    axes.set_title(f"Gradient mismatch, step {profiles[0].step:g}, {profiles[0].images} samples")
+    axes.legend(title="STE", loc="lower right", framealpha=0.9)
+    figure.savefig(str(path), dpi=150)
+    return Path(path)

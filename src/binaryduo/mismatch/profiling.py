@@ -1,0 +1,280 @@
+"""The profiler: how far is the coarse gradient from the CDG in each layer of a real network?
+
+Paper: Section 4, carried from the toy problem to any network.
+"""
+
+import copy
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo import ste as stes
+from binaryduo.errors import ArgumentError
+from binaryduo.mismatch.blocks import Progress, generator
+from binaryduo.mismatch.evaluating import Evaluator, SuffixEvaluator, WholeEvaluator
+from binaryduo.mismatch.perturbing import draw_coordinates, effective_weight, is_weighted
+from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
+from binaryduo.mismatch.similarity import direction_cosine
+from binaryduo.nn import QuantAct, is_binary_weight
+from binaryduo.ste import STE
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def profile(
+    model: nn.Module,
+    loss_fn: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    step: float = 1e-3,
+    coordinates: int = 256,
+    seed: int = 0,
+    *,
+    ste: "str | STE | None" = None,
+    layers: Sequence[str] | None = None,
+    batch_size: int = 100,
+    progress: Progress | None = None,
+) -> Profile:
+    """The cosine between coarse gradient and CDG for each dense or convolution layer of any network.
+
+    In each layer `coordinates` weights are drawn at random (all, if it has no more). The model is copied,
+    held in evaluation mode and left as it was. `loss_fn(outputs, targets)` returns a scalar; it is given
+    float64 outputs for all samples at once. `ste` replaces the network's own STEs in the backward pass;
+    `layers` chooses layers by their qualified names.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), QuantAct(levels=2), nn.Linear(8, 1))
+    >>> x, y = torch.randn(500, 4), torch.randn(500, 1)
+    >>> [layer.name for layer in profile(net, nn.functional.mse_loss, x, y, step=0.01).layers]
+    ['0', '2']
+    """
+    chosen = [] if ste is None else [ste]
+    (result,) = compare_stes(
+        model,
+        loss_fn,
+        inputs,
+        targets,
+        chosen,
+        step,
+        coordinates,
+        seed,
+        layers=layers,
+        batch_size=batch_size,
+        progress=progress,
+    )
+    return result
+
+
+def compare_stes(
+    model: nn.Module,
+    loss_fn: Loss,
+    inputs: Tensor,
+    targets: Tensor,
+    stes_: "Sequence[str | STE]",
+    step: float = 1e-3,
+    coordinates: int = 256,
+    seed: int = 0,
+    *,
+    layers: Sequence[str] | None = None,
+    batch_size: int = 100,
+    progress: Progress | None = None,
+) -> list[Profile]:
+    """One profile for each STE: "is mine better?" The CDG knows no STE and is computed once for all.
+
+    An empty list profiles the network with the STEs it has.
+    """
+    _check(model, inputs, targets, step, coordinates, batch_size)
+    net = _evaluation_copy(model)
+    names = _choose_layers(net, layers)
+    loss = _double(loss_fn)
+    goal = targets.double() if targets.is_floating_point() else targets
+    begin = time.perf_counter()
+    clean = _outputs(net, inputs, batch_size)
+    pass_seconds = time.perf_counter() - begin
+    value, slope = _loss_and_slope(loss, clean, goal)
+    evaluator: Evaluator = _evaluator(net, names)
+    drawn, found, costs = {}, {}, {}
+    for number, name in enumerate(names):
+        started = time.perf_counter()
+        weight = effective_weight(net.get_submodule(name))
+        drawn[name] = at = draw_coordinates(weight, coordinates, generator(seed, number))
+        steps = [sign * step for sign in (1, -1) for _ in at]
+        losses, evaluated = evaluator.losses(name, [*at, *at], steps, inputs, goal, clean, loss, batch_size)
+        found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * step)
+        seconds = time.perf_counter() - started
+        costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / pass_seconds)
+        if progress is not None:
+            progress(number + 1, len(names))
+    profiles = []
+    chosen: Sequence[str | STE | None] = stes_ or [None]
+    for ste in chosen:
+        label = _set_ste(net, ste)
+        coarse = _coarse(net, names, inputs, slope, batch_size)
+        results = []
+        for name in names:
+            index = tuple(torch.tensor([c.index for c in drawn[name]]).T)
+            there = coarse[name][index].double().cpu()
+            cosine = direction_cosine(there, found[name])
+            whole = len(drawn[name]) == coarse[name].numel()
+            interval = (cosine, cosine) if whole else _bootstrap(there, found[name], seed)
+            results.append(
+                LayerProfile(
+                    name,
+                    cosine,
+                    interval,
+                    [c.index for c in drawn[name]],
+                    coarse[name].numel(),
+                    "effective" if is_binary_weight(net.get_submodule(name)) else "latent",
+                    costs[name],
+                    found[name],
+                    there,
+                )
+            )
+        seconds = time.perf_counter() - begin
+        profiles.append(
+            Profile(
+                results,
+                _total(results),
+                value,
+                step,
+                label,
+                len(inputs),
+                evaluator.method,
+                seconds,
+                pass_seconds,
+            )
+        )
+    return profiles
+
+
+def _check(
+    model: nn.Module, inputs: Tensor, targets: Tensor, step: float, coordinates: int, batch_size: int
+) -> None:
+    if not (isinstance(step, int | float) and 0 < step < float("inf")):
+        raise ArgumentError(f"step must be a positive number, not {step!r}")
+    for name, value in (("coordinates", coordinates), ("batch_size", batch_size)):
+        if not isinstance(value, int) or value < 1:
+            raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")
+    if not any(isinstance(m, QuantAct) for m in model.modules()):
+        raise ArgumentError(
+            "the model has no quantized layer, so that there is no gradient mismatch to measure: "
+            "use binaryduo.nn.QuantAct as its activation"
+        )
+    if len(inputs) == 0 or len(inputs) != len(targets):
+        raise ArgumentError(
+            f"there are {len(inputs)} inputs and {len(targets)} targets: give one target an input"
+        )
+    for name, tensor in (("inputs", inputs), ("targets", targets)):
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ArgumentError(f"the {name} contain NaN or infinity: clean the data first")
+
+
+def _evaluation_copy(model: nn.Module) -> nn.Module:
+    """A copy that the profiler may work on: evaluation mode, nothing done in place."""
+    net = copy.deepcopy(model).eval()
+    for module in net.modules():
+        if getattr(module, "inplace", False) is True:
+            module.inplace = False  # type: ignore[assignment]
+    return net
+
+
+def _choose_layers(net: nn.Module, layers: Sequence[str] | None) -> list[str]:
+    known = [name for name, module in net.named_modules() if is_weighted(module)]
+    unknown = [name for name in layers or [] if name not in known]
+    if unknown or not known:
+        raise ArgumentError(
+            f"no dense or convolution layer is called {unknown[0]!r}: there are {', '.join(known)}"
+            if unknown
+            else "the model has no dense or convolution layer to profile"
+        )
+    return known if layers is None else [name for name in known if name in set(layers)]
+
+
+def _double(loss_fn: Loss) -> Loss:
+    return copy.deepcopy(loss_fn).double() if isinstance(loss_fn, nn.Module) else loss_fn
+
+
+@torch.no_grad()
+def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> Tensor:
+    parts = [net(batch) for batch in torch.split(inputs, batch_size)]
+    if not isinstance(parts[0], Tensor):
+        raise ArgumentError(
+            f"the model returns {type(parts[0]).__name__}, not one tensor: wrap it so that it does"
+        )
+    return torch.cat(parts)
+
+
+def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+    """The loss, and its derivative by the outputs: what back-propagation starts from."""
+    leaf = outputs.detach().clone().double().requires_grad_()
+    value = loss(leaf, targets)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise ArgumentError(f"the loss is not a scalar ({shape}): average it over the samples")
+    if not bool(value.isfinite()):
+        raise ArgumentError(f"the loss of the unchanged model is {value.item()}: check weights and data")
+    if not value.requires_grad:
+        raise ArgumentError("the loss has no gradient: use a differentiable one, not an accuracy")
+    (slope,) = torch.autograd.grad(value.squeeze(), leaf)
+    return float(value.detach()), slope.to(outputs.dtype)
+
+
+def _evaluator(net: nn.Module, names: list[str]) -> Evaluator:
+    try:
+        return SuffixEvaluator(net, names)
+    except ArgumentError:
+        raise
+    except Exception as error:  # torch.fx raises many kinds
+        warnings.warn(
+            f"the model cannot be traced ({error}): every perturbation takes a whole forward pass instead, "
+            "which is slow",
+            stacklevel=4,
+        )
+        return WholeEvaluator(net)
+
+
+def _set_ste(net: nn.Module, ste: "str | STE | None") -> str:
+    """Give every activation that STE with its own slope; returns what to call it."""
+    activations = [m for m in net.modules() if isinstance(m, QuantAct)]
+    if ste is not None:
+        entry = stes.get(ste)
+        for module in activations:
+            module.ste, module.slope = entry, None
+    return ", ".join(dict.fromkeys(stes.get(m.ste).name for m in activations))
+
+
+def _coarse(
+    net: nn.Module, names: list[str], inputs: Tensor, slope: Tensor, batch_size: int
+) -> dict[str, Tensor]:
+    """The coarse gradient of the given layers' weights, from the loss's slope at the outputs."""
+    weights = [net.get_submodule(name).get_parameter("weight").requires_grad_() for name in names]
+    total = [torch.zeros_like(w, dtype=torch.float64) for w in weights]
+    batches = zip(torch.split(inputs, batch_size), torch.split(slope, batch_size), strict=True)
+    for batch, part in batches:
+        grads = torch.autograd.grad(net(batch), weights, part, allow_unused=True)
+        for sum_, grad in zip(total, grads, strict=True):
+            if grad is not None:
+                sum_ += grad
+    return dict(zip(names, total, strict=True))
+
+
+def _bootstrap(a: Tensor, b: Tensor, seed: int, draws: int = 1000) -> tuple[float, float]:
+    """The middle 95 % of the cosines of resampled coordinates."""
+    pick = torch.randint(len(a), (draws, len(a)), generator=generator(seed, -1))
+    x, y = a[pick], b[pick]
+    cosines = (x * y).sum(1) / (x.norm(dim=1) * y.norm(dim=1))
+    cosines = cosines[cosines.isfinite()]
+    if len(cosines) == 0:
+        return float("nan"), float("nan")
+    low, high = torch.quantile(cosines, torch.tensor([0.025, 0.975], dtype=cosines.dtype)).tolist()
+    return low, high
+
+
+def _total(layers: list[LayerProfile]) -> float:
+    """The cosine over all layers: each layer's sample stands for all of its weights."""
+    scale = [(layer.parameters / len(layer.coordinates)) ** 0.5 for layer in layers]
+    a = torch.cat([layer.coarse * s for layer, s in zip(layers, scale, strict=True)])
+    b = torch.cat([layer.cdg * s for layer, s in zip(layers, scale, strict=True)])
+    return direction_cosine(a, b)

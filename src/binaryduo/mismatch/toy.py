@@ -1,0 +1,222 @@
+"""The paper's toy problem: can a network learn another random one, and what is its gradient really?
+
+Paper: Section 4.2, Algorithm 1.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from binaryduo import ste as stes
+from binaryduo.errors import ArgumentError, unknown_name
+from binaryduo.mismatch import cdg, esg
+from binaryduo.mismatch.blocks import Progress, generator, map_blocks
+from binaryduo.mismatch.coarse import gradient_sums, sensitivities
+from binaryduo.mismatch.network import Gradients, Trace, Weights, draw_weights, forward, layer_names
+from binaryduo.ste import STE
+
+# Streams of random numbers, so that the data do not depend on the weights' shapes.
+_DATA, _WEIGHTS, _TARGET, _NOISE = range(4)
+
+
+_Work = Callable[[int], list[Tensor]]
+
+
+class ToyProblem:
+    """Algorithm 1: Gaussian data, a target network, an evaluating network, the loss 1/(2n) Σ (F - F*)².
+
+    Both networks have `hidden_layers` dense layers of `width` units and one output, no biases, and
+    activations with `levels` levels (None: ReLU). The data are float32 numbers, all arithmetic is float64.
+    They are generated in blocks, each from its own seed, and kept only while that takes less than
+    `KEEP_BYTES`; so ten million samples need no more memory than two. The first samples of a problem with
+    more samples are the same.
+
+    >>> problem = ToyProblem(width=4, hidden_layers=2, samples=1000)
+    >>> {name: tuple(g.shape) for name, g in problem.cdg(step=0.01).items()}
+    {'fc1': (4, 4), 'fc2': (4, 4), 'out': (1, 4)}
+    """
+
+    BLOCK = 16384  # samples at a time: 4 MB of float64 at width 32, which fits the cache
+    KEEP_BYTES = 1 << 28
+
+    def __init__(
+        self,
+        width: int = 32,
+        hidden_layers: int = 3,
+        samples: int = 1_000_000,
+        levels: int | None = 2,
+        ste: "str | STE" = "relu1",
+        seed: int = 0,
+        init: str = "he",
+        device: "str | torch.device" = "cpu",
+    ) -> None:
+        for name, value in (("width", width), ("hidden_layers", hidden_layers), ("samples", samples)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")
+        if levels is not None:
+            stes.check_levels(levels)
+        stes.get(ste)
+        self.width, self.hidden_layers, self.samples = width, hidden_layers, samples
+        self.levels, self.ste, self.seed, self.init = levels, ste, seed, init
+        self.device = torch.device(device)
+        self.layers = layer_names(hidden_layers)
+        self.weights: Weights = self._draw(_WEIGHTS)
+        self.target_weights: Weights = self._draw(_TARGET)
+        self._kept: dict[int, Tensor] = {}
+        self._targets: Tensor | None = None
+
+    def _draw(self, stream: int) -> Weights:
+        drawn = draw_weights(self.width, self.hidden_layers, self.init, self.seed, stream)
+        return {name: w.to(self.device) for name, w in drawn.items()}
+
+    # --- data -----------------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the samples are worked on in."""
+        return -(-self.samples // self.BLOCK)
+
+    def _block(self, index: int) -> Tensor:
+        """Block `index` of the data, (B, width), float64."""
+        x = self._kept.get(index)
+        if x is None:
+            # Always a whole block, cut afterwards: the numbers do not depend on how many are wanted.
+            x = torch.randn(self.BLOCK, self.width, generator=generator(self.seed, _DATA, index))
+            x = x[: self.samples - index * self.BLOCK].to(self.device)
+            if self.samples * self.width * 4 <= self.KEEP_BYTES:
+                self._kept[index] = x
+        return x.double()
+
+    @property
+    def inputs(self) -> Tensor:
+        """X (width, samples), float64: made from its blocks at each access."""
+        return torch.cat([self._block(i) for i in range(self.blocks)]).T
+
+    @property
+    def targets(self) -> Tensor:
+        """F*(X) (samples,), float64: the target network's outputs."""
+        if self._targets is None:
+            weights = [self.target_weights[name] for name in self.layers]
+            work = lambda i: forward(self._block(i), weights, self.levels).output  # noqa: E731
+            self._targets = torch.cat(list(map_blocks(work, self.blocks)))
+        return self._targets
+
+    def _targets_of(self, index: int) -> Tensor:
+        return self.targets[index * self.BLOCK : (index + 1) * self.BLOCK]
+
+    # --- loss and gradients ---------------------------------------------------------------------------
+
+    def _weights(self) -> list[Tensor]:
+        return [self.weights[name] for name in self.layers]
+
+    def _trace(self, index: int) -> Trace:
+        return forward(self._block(index), self._weights(), self.levels)
+
+    def loss(self) -> float:
+        """1/(2n) Σ (F - F*)² of the evaluating network.
+
+        >>> same = ToyProblem(width=2, samples=10); same.weights = same.target_weights
+        >>> same.loss()
+        0.0
+        """
+        _ = self.targets
+        work = lambda i: cdg.half_squared_loss(self._trace(i).output, self._targets_of(i))  # noqa: E731
+        sizes = [len(self._targets_of(i)) for i in range(self.blocks)]
+        parts = map_blocks(work, self.blocks)
+        return sum(size * part for size, part in zip(sizes, parts, strict=True)) / self.samples
+
+    def coarse_gradient(self, ste: "str | STE | None" = None, progress: Progress | None = None) -> Gradients:
+        """What back-propagation through the STE returns; `ste` stands in for the problem's own.
+
+        For full precision (levels=None) it is the true gradient.
+        """
+        chosen = stes.get(self.ste if ste is None else ste)
+
+        def work(index: int) -> list[Tensor]:
+            trace = self._trace(index)
+            residual = trace.output - self._targets_of(index)
+            return gradient_sums(trace, sensitivities(trace, residual, self._weights(), self.levels, chosen))
+
+        return self._mean(work, progress)
+
+    def cdg(self, step: float = 1e-3, method: str = "fast", progress: Progress | None = None) -> Gradients:
+        """(L(W + step·e) - L(W - step·e)) / (2 step) for every single weight.
+
+        `method="fast"` takes seconds; `method="brute"` evaluates the loss twice for every weight, as
+        Algorithm 1 is printed, and is meant for checking on small problems. The STE plays no part in it.
+        """
+        _check_positive("step", step)
+        if method == "brute":
+            return self._brute(step, progress)
+        if method != "fast":
+            raise unknown_name("method", method, ["fast", "brute"])
+
+        def work(index: int) -> list[Tensor]:
+            trace = self._trace(index)
+            return cdg.block_sums(trace, self._targets_of(index), self._weights(), self.levels, step)
+
+        return self._mean(work, progress)
+
+    def _brute(self, step: float, progress: Progress | None) -> Gradients:
+        x, targets, weights = self.inputs.T, self.targets, self._weights()
+        entries = [(i, j, k) for i, w in enumerate(weights) for j in range(len(w)) for k in range(w.shape[1])]
+
+        def work(index: int) -> float:
+            return cdg.brute(x, targets, weights, self.levels, step, *entries[index])
+
+        values = torch.tensor(list(map_blocks(work, len(entries), progress)), dtype=torch.float64)
+        parts = torch.split(values.to(self.device), [w.numel() for w in weights])
+        return {name: part.view_as(w) for name, part, w in zip(self.layers, parts, weights, strict=True)}
+
+    def esg(
+        self,
+        sigma: float = 1e-3,
+        samples: int = 1024,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        progress: Progress | None = None,
+    ) -> Gradients:
+        """The evolution-strategy gradient from `samples` antithetic pairs, one layer at a time.
+
+        `dtype` is that of the evaluations; sums and the result are float64.
+        """
+        _check_positive("sigma", sigma)
+        if not isinstance(samples, int) or samples < 1:
+            raise ArgumentError(f"samples must be a whole number of pairs from 1, not {samples!r}")
+        weights = self._weights()
+        noise = [
+            esg.draw_noise(samples, (w.shape[0], w.shape[1]), generator(seed, _NOISE, i)).to(self.device)
+            for i, w in enumerate(weights)
+        ]
+
+        def work(index: int) -> list[Tensor]:
+            trace, targets = self._trace(index), self._targets_of(index)
+            return [
+                esg.block_differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype)
+                for i in range(self.hidden_layers)
+            ] + [(trace.output - targets).unsqueeze(0) @ trace.inputs[-1]]
+
+        sums = self._sums(work, progress)
+        out = {
+            name: esg.combine(sums[i], noise[i], sigma, self.samples)
+            for i, name in enumerate(self.layers[:-1])
+        }
+        out["out"] = esg.linear_estimate(sums[-1] / self.samples, noise[-1])
+        return out
+
+    def _sums(self, work: _Work, progress: Progress | None) -> list[Tensor]:
+        _ = self.targets  # made before the threads start, by threads of their own
+        total: list[Tensor] = []
+        for part in map_blocks(work, self.blocks, progress):
+            total = part if not total else [a + b for a, b in zip(total, part, strict=True)]
+        return total
+
+    def _mean(self, work: _Work, progress: Progress | None) -> Gradients:
+        sums = self._sums(work, progress)
+        return {name: s / self.samples for name, s in zip(self.layers, sums, strict=True)}
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not (isinstance(value, int | float) and 0 < value < float("inf")):
+        raise ArgumentError(f"{name} must be a positive number, not {value!r}")
