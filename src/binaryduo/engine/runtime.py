@@ -99,6 +99,8 @@ class PackedModel:
 
     def _images(self, images: ArrayLike) -> NDArray[np.float32]:
         array = np.ascontiguousarray(images, dtype=np.float32)
+        if array.ndim == 2 and self.input_shape[1:] == (1, 1):
+            array = array[:, :, None, None]
         if array.ndim != 4 or array.shape[1:] != self.input_shape:
             expected = " × ".join(str(n) for n in self.input_shape)
             raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
