@@ -1,0 +1,87 @@
+// The Python face of the engine: one class, `Model`. Everything it is given is checked by read_plan.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <thread>
+
+#include "model.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using binaryduo::Kind;
+using binaryduo::Model;
+using binaryduo::Tensor;
+
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Images = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+
+// Keeps the file's memory alive as long as the model points into it.
+struct PyModel {
+    Bytes data;
+    Model model;
+
+    PyModel(Bytes tensors, Bytes ops, Bytes data_, size_t threads)
+        : data(data_),
+          model(binaryduo::read_plan(tensors.data(), tensors.size(), ops.data(), ops.size(), data.data(),
+                                     data.size()),
+                threads) {}
+};
+
+const Tensor& check_images(const Model& model, const Images& images) {
+    const Tensor& in = model.plan().tensors[model.plan().input];
+    if (images.shape(1) != in.channels || images.shape(2) != in.height || images.shape(3) != in.width)
+        throw nb::value_error("the images have another shape than the model's input");
+    return model.plan().tensors[model.plan().output];
+}
+
+nb::object run(PyModel& self, Images images) {
+    const Tensor& out = check_images(self.model, images);
+    const size_t count = images.shape(0), size = count * out.channels * out.pixels();
+    float* result = new float[size ? size : 1];
+    nb::capsule owner(result, [](void* p) noexcept { delete[] static_cast<float*>(p); });
+    {
+        nb::gil_scoped_release release;
+        self.model.run(images.data(), count, result);
+    }
+    if (out.pixels() == 1)
+        return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels}, owner));
+    return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+}
+
+nb::list trace(PyModel& self, Images images) {
+    check_images(self.model, images);
+    if (images.shape(0) != 1) throw nb::value_error("trace takes one image");
+    nb::list result;
+    std::vector<uint8_t*> targets;
+    for (const Tensor& t : self.model.plan().tensors) {
+        uint8_t* memory = new uint8_t[t.image_bytes()];
+        nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+        targets.push_back(memory);
+        if (t.kind == Kind::kFloat)
+            result.append(nb::ndarray<nb::numpy, float>(memory, {t.height, t.width, t.channels}, owner));
+        else
+            result.append(nb::ndarray<nb::numpy, uint8_t>(memory, {t.height, t.width, t.pixel_bytes()}, owner));
+    }
+    nb::gil_scoped_release release;
+    self.model.trace(images.data(), targets.data());
+    return result;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "The native engine: see binaryduo.engine.runtime, which is its only caller.";
+    m.def("available", &binaryduo::available_kernels, "Instruction sets this CPU can run, best first.");
+    nb::class_<PyModel>(m, "Model")
+        .def(nb::init<Bytes, Bytes, Bytes, size_t>(), "tensors"_a, "ops"_a, "data"_a, "threads"_a)
+        .def("run", &run, "images"_a)
+        .def("trace", &trace, "images"_a)
+        .def_prop_ro("isa", [](const PyModel& self) { return std::string(self.model.kernels().name); })
+        .def_prop_ro("binary_kernel",
+                     [](const PyModel& self) { return std::string(self.model.kernels().binary_kernel); })
+        .def_prop_ro("threads", [](const PyModel& self) { return self.model.threads(); })
+        .def_prop_ro("workspace_bytes", [](const PyModel& self) { return self.model.workspace_bytes(); });
+}

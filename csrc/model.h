@@ -1,0 +1,52 @@
+// A loaded model: its plan, its kernels, its threads, and the memory that runs reuse.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels.h"
+#include "plan.h"
+#include "threads.h"
+
+namespace binaryduo {
+
+struct AlignedFree {
+    void operator()(uint8_t* p) const;
+};
+using Buffer = std::unique_ptr<uint8_t[], AlignedFree>;
+Buffer allocate(size_t bytes);  // aligned to 64 bytes, filled with zeros
+
+class Model {
+  public:
+    // `data` must outlive the model. threads: at least 1.
+    Model(Plan plan, size_t threads);
+    ~Model();
+
+    const Plan& plan() const { return plan_; }
+    const Kernels& kernels() const { return kernels_; }
+    size_t threads() const { return pool_.count(); }
+    size_t workspace_bytes() const;
+
+    // images: N × C × H × W floats; out: N × C × H × W of the output tensor. Safe from several threads at
+    // once: the first uses all threads of the model, the others their own.
+    void run(const float* images, size_t count, float* out);
+
+    // One image; every tensor of the plan is kept: `out[i]` receives tensor i, as it lies in memory.
+    void trace(const float* image, uint8_t* const* out);
+
+  private:
+    struct Workspace;
+    struct Runner;
+    std::unique_ptr<Workspace> borrow(bool all);
+    void give_back(std::unique_ptr<Workspace> workspace);
+
+    Plan plan_;
+    const Kernels& kernels_;
+    Threads pool_;
+    std::mutex pool_mutex_, free_mutex_;
+    std::vector<std::unique_ptr<Workspace>> free_;
+    size_t chunk_;         // images that go through the plan together
+    size_t stream_bytes_, counts_bytes_, scratch_bytes_;
+};
+
+}  // namespace binaryduo

@@ -1,0 +1,143 @@
+"""What a packed model is made of: tensors of bits or floats, and a list of operations on them.
+
+A convolution, dense layers included, does its sums and then an epilogue, so that batch normalisation,
+residual additions and activations cost no pass over memory of their own. For the sums x of one pixel, with
+r copies, output channel i·C + c is computed from sum c:
+
+    integer thresholds    bits = (x >= threshold) xor flip
+    otherwise             y = scale·x + bias + residual;  y = max(y, 0) if relu
+                          floats = y;  bits = (y >= threshold) xor flip
+
+Steps that are absent are None. The same holds for `POINTWISE`, whose x is its input.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+
+class Kind(IntEnum):
+    """What a tensor holds."""
+
+    FLOAT = 0
+    BITS = 1
+
+
+class Code(IntEnum):
+    """What an operation does."""
+
+    BINARY_CONV = 1
+    FLOAT_CONV = 2
+    MAX_POOL = 3
+    AVERAGE_POOL = 4
+    POINTWISE = 5
+    MEAN_COPIES = 6
+    PAD_CHANNELS = 7
+    UNPACK = 8
+    CONCAT = 9
+
+
+CONVOLUTIONS = (Code.BINARY_CONV, Code.FLOAT_CONV)
+WITH_EPILOGUE = (*CONVOLUTIONS, Code.POINTWISE)
+
+
+class Flag(IntFlag):
+    """Switches of an operation."""
+
+    RELU = 1
+    HALF_WEIGHTS = 2
+    INTEGER_THRESHOLD = 4
+
+
+@dataclass
+class Tensor:
+    """One image's activation, H × W × C in memory; the copies of decoupled channels are blocked.
+
+    In a tensor of bits each copy starts on a byte: 2 copies of 45 channels take 12 bytes a pixel.
+
+    >>> Tensor("act", Kind.BITS, 90, 4, 4, copies=2).pixel_bytes
+    12
+    """
+
+    name: str
+    kind: Kind
+    channels: int
+    height: int
+    width: int
+    copies: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(C, H, W)"""
+        return self.channels, self.height, self.width
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of one pixel."""
+        if self.kind == Kind.FLOAT:
+            return 4 * self.channels
+        return self.copies * ((self.channels // self.copies + 7) // 8)
+
+
+@dataclass
+class Op:
+    """One operation. Tensors are given by their number in the program, -1 where there is none.
+
+    `channels` counts the sums, before copies; for PAD_CHANNELS it is the number of zeros in front.
+    Arrays are as they lie in the file: see `binaryduo.engine.blocks`.
+    """
+
+    name: str
+    code: Code
+    input: int
+    residual: int = -1
+    out_float: int = -1
+    out_bits: int = -1
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    copies: int = 1
+    channels: int = 0
+    flags: Flag = Flag(0)
+    weights: Array | None = None
+    scale: Array | None = None
+    bias: Array | None = None
+    threshold: Array | None = None
+    flip: Array | None = None
+
+    @property
+    def out_channels(self) -> int:
+        """Channels that an operation with an epilogue writes."""
+        return self.copies * self.channels
+
+    def arrays(self) -> Iterator[tuple[str, Array]]:
+        """The arrays that are there, by name."""
+        for name in ("weights", "scale", "bias", "threshold", "flip"):
+            value = getattr(self, name)
+            if value is not None:
+                yield name, value
+
+
+@dataclass
+class Program:
+    """A packed model. The first tensor is the input, the last one the output; both are float."""
+
+    tensors: list[Tensor] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    meta: dict[str, str] = field(default_factory=dict)
+
+    def inputs_of(self, op: Op) -> int:
+        """How many products a convolution adds up for one output; for bits the unused ones count.
+
+        >>> program = Program([Tensor("x", Kind.BITS, 45, 8, 8)])
+        >>> program.inputs_of(Op("conv", Code.BINARY_CONV, 0, kernel=(3, 3)))
+        432
+        """
+        source = self.tensors[op.input]
+        unit = source.pixel_bytes * 8 if op.code == Code.BINARY_CONV else source.channels
+        return op.kernel[0] * op.kernel[1] * unit

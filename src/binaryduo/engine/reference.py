@@ -1,0 +1,133 @@
+"""A NumPy executor, written to be read: what every kernel of the native one must agree with.
+
+Bits are zeros and ones in an array here, nothing is packed; sums of one-bit layers are exact integers.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from binaryduo.engine.blocks import BINARY_BLOCK, FLOAT_BLOCK, from_blocks, unpack_bits
+from binaryduo.engine.program import Code, Flag, Kind, Op, Program, Tensor
+
+Values = NDArray[np.generic]  # (N, H, W, C); uint8 zeros and ones for bits, float32 otherwise
+
+
+def run(program: Program, images: NDArray[np.float32]) -> list[Values]:
+    """Every tensor of the program for images (N, C, H, W): a list of (N, H, W, C), the output last."""
+    values: list[Values | None] = [None] * len(program.tensors)
+    values[0] = np.moveaxis(images.astype(np.float32), 1, -1)
+    for op in program.ops:
+        for number, result in step(program, op, values).items():
+            values[number] = result
+    return [v if v is not None else np.empty(0) for v in values]
+
+
+def logits(program: Program, images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The output for images (N, C, H, W): (N, classes), or (N, C, H, W) where it has pixels."""
+    out = np.moveaxis(run(program, images)[-1], -1, 1).astype(np.float32)
+    return out.reshape(out.shape[:2]) if out.shape[2:] == (1, 1) else out
+
+
+def step(program: Program, op: Op, values: list[Values | None]) -> dict[int, Values]:
+    """What one operation writes, by tensor number, given all tensors before it."""
+    source = values[op.input]
+    assert source is not None
+    other = values[op.residual] if op.residual >= 0 else None
+    if op.code == Code.BINARY_CONV:
+        return epilogue(program, op, integer_sums(program, op, source), other)
+    if op.code == Code.FLOAT_CONV:
+        weights = _float_weights(program, op)
+        sums = _windows(source.astype(np.float32), op).reshape(-1, weights.shape[1]) @ weights.T
+        target = program.tensors[max(op.out_float, op.out_bits)]
+        return epilogue(program, op, sums.reshape(len(source), target.height, target.width, -1), other)
+    if op.code == Code.POINTWISE:
+        return epilogue(program, op, source.astype(np.float32), other)
+    if op.code == Code.MAX_POOL:
+        return _max_pool(program.tensors[op.input], op, source)
+    if op.code == Code.AVERAGE_POOL:
+        windows = _windows(source, op).astype(np.float32)  # (N, H, W, kh, kw, C)
+        return {op.out_float: windows.mean(axis=(3, 4), dtype=np.float32)}
+    if op.code == Code.MEAN_COPIES:
+        split = source.reshape(*source.shape[:3], op.copies, -1).astype(np.float32)
+        return {op.out_float: split.mean(axis=3, dtype=np.float32)}
+    if op.code == Code.PAD_CHANNELS:
+        behind = program.tensors[op.out_float].channels - op.channels - source.shape[-1]
+        return {op.out_float: np.pad(source, [(0, 0)] * 3 + [(op.channels, behind)])}
+    if op.code == Code.UNPACK:
+        return {op.out_float: source.astype(np.float32)}
+    assert op.code == Code.CONCAT
+    assert other is not None
+    return {op.out_float: np.concatenate([source, other], axis=-1)}
+
+
+def integer_sums(program: Program, op: Op, bits: Values) -> NDArray[np.int64]:
+    """The exact sums Σ a·w of a binary convolution: bits (N, H, W, C) -> (N, H', W', channels).
+
+    By definition, from weights of -1 and +1; the kernels use 2·popcount(a & w) − popcount(a).
+    """
+    signs = weight_signs(program, op)
+    windows = _windows(bits, op)
+    rows = windows.reshape(-1, signs.shape[1])
+    # float64 holds these integers exactly and multiplies them much faster than NumPy's integers
+    sums = rows.astype(np.float64) @ signs.T.astype(np.float64)
+    return sums.astype(np.int64).reshape(*windows.shape[:3], op.channels)
+
+
+def weight_signs(program: Program, op: Op) -> NDArray[np.int8]:
+    """The weights of a binary convolution as -1 and +1: (channels, kh·kw·C)."""
+    source = program.tensors[op.input]
+    assert op.weights is not None
+    packed = from_blocks(op.weights.astype(np.uint8), op.channels, BINARY_BLOCK).astype(np.uint8)
+    pixels = packed.reshape(op.channels, op.kernel[0] * op.kernel[1], source.pixel_bytes)
+    bits = unpack_bits(pixels, source.channels, source.copies)
+    return (2 * bits.astype(np.int8) - 1).reshape(op.channels, -1)
+
+
+def _float_weights(program: Program, op: Op) -> NDArray[np.float32]:
+    assert op.weights is not None
+    return from_blocks(op.weights, op.channels, FLOAT_BLOCK).astype(np.float32)
+
+
+def _windows(x: Values, op: Op, fill: float = 0) -> Values:
+    """(N, H, W, C) -> (N, H', W', kh, kw, C)"""
+    (kh, kw), (sh, sw), (ph, pw) = op.kernel, op.stride, op.padding
+    padded = np.pad(x, [(0, 0), (ph, ph), (pw, pw), (0, 0)], constant_values=fill)
+    windows = sliding_window_view(padded, (kh, kw), axis=(1, 2))[:, ::sh, ::sw]  # type: ignore[call-overload]
+    result: Values = np.moveaxis(windows, 3, -1)
+    return result
+
+
+def _max_pool(tensor: Tensor, op: Op, source: Values) -> dict[int, Values]:
+    if tensor.kind == Kind.FLOAT:
+        return {op.out_float: _windows(source, op, -np.inf).max(axis=(3, 4))}
+    pooled = _windows(source, op).max(axis=(3, 4))  # the greatest of some bits is their OR
+    if op.flip is not None:
+        pooled ^= unpack_bits(op.flip.astype(np.uint8), tensor.channels, tensor.copies)
+    return {op.out_bits: pooled}
+
+
+def epilogue(program: Program, op: Op, sums: Values, residual: Values | None) -> dict[int, Values]:
+    """The steps behind the sums (N, H, W, channels), in the order of `binaryduo.engine.program`."""
+    y = np.concatenate([sums] * op.copies, axis=-1)
+    results: dict[int, Values] = {}
+    if not op.flags & Flag.INTEGER_THRESHOLD:
+        y = y.astype(np.float32)
+        if op.scale is not None and op.bias is not None:
+            y = y * op.scale + op.bias
+        if residual is not None:
+            y = y + residual
+        if op.flags & Flag.RELU:
+            y = np.maximum(y, np.float32(0))
+        if op.out_float >= 0:
+            results[op.out_float] = y
+    if op.out_bits >= 0:
+        assert op.threshold is not None
+        compare: Callable[..., Values] = np.greater_equal
+        bits = compare(y, op.threshold).astype(np.uint8)
+        if op.flip is not None:
+            bits ^= unpack_bits(op.flip.astype(np.uint8), op.out_channels, op.copies)
+        results[op.out_bits] = bits
+    return results

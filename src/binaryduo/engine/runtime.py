@@ -1,0 +1,145 @@
+"""`load`: run a packed model with NumPy alone.
+
+    model = binaryduo.load("net.duo")
+    logits = model(images)              # float32, N × C × H × W -> N × classes
+
+The native executor chooses the best instruction set of the CPU; the environment variable BINARYDUO_ISA
+forces one (scalar, avx2, avx512, neon).
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from binaryduo.engine import format as duo
+from binaryduo.engine.blocks import unpack_bits
+from binaryduo.engine.program import Code, Kind, Op, Program
+from binaryduo.errors import ArgumentError, MissingExtraError, PackedFormatError
+
+try:
+    from binaryduo.engine import _native
+except ImportError as error:
+    raise MissingExtraError(
+        "binaryduo's native engine is not built here: install a C++ compiler (Debian: apt install g++) and "
+        f"run pip install binaryduo again ({error})"
+    ) from error
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One line of `PackedModel.describe()`."""
+
+    name: str
+    operation: str
+    output: str
+    weights: str
+    bytes: int
+    thresholds: int
+    kernel: str
+
+
+class PackedModel:
+    """A loaded packed model; call it with images. Safe to call from several threads at once."""
+
+    def __init__(self, sections: duo.Sections, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ArgumentError(f"threads must be at least 1, not {threads}: leave it out to use all cores")
+        self.program: Program = duo.parse(sections)
+        count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if os.environ.get("BINARYDUO_ISA", "") not in ("", *_native.available().split()):
+            raise ArgumentError(
+                f"BINARYDUO_ISA is {os.environ['BINARYDUO_ISA']!r}: "
+                f"this CPU runs one of {', '.join(_native.available().split())}"
+            )
+        try:
+            self._native = _native.Model(sections.tensors, sections.ops, sections.data, threads or count)
+        except ValueError as error:
+            raise sections.error(str(error)) from error
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """(C, H, W) of one image."""
+        return self.program.tensors[0].shape
+
+    @property
+    def isa(self) -> str:
+        """The instruction set that runs."""
+        return str(self._native.isa)
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the work of one call."""
+        return int(self._native.threads)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Memory that a running call uses beside the weights."""
+        return int(self._native.workspace_bytes)
+
+    def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
+        """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be."""
+        result: NDArray[np.float32] = self._native.run(self._images(images))
+        return result
+
+    def predict(self, images: ArrayLike) -> NDArray[np.int64]:
+        """The most likely class of each image: (N,)."""
+        return np.argmax(self(images), axis=1)
+
+    def trace(self, image: ArrayLike) -> list[NDArray[np.generic]]:
+        """All tensors for one image, (1, H, W, C) each, bits as zeros and ones: for looking inside."""
+        values: list[NDArray[np.generic]] = []
+        for tensor, raw in zip(self.program.tensors, self._native.trace(self._images(image)), strict=True):
+            if tensor.kind == Kind.BITS:
+                raw = unpack_bits(raw, tensor.channels, tensor.copies)
+            values.append(raw[None])
+        return values
+
+    def _images(self, images: ArrayLike) -> NDArray[np.float32]:
+        array = np.ascontiguousarray(images, dtype=np.float32)
+        if array.ndim == 2 and self.input_shape[1:] == (1, 1):
+            array = array[:, :, None, None]
+        if array.ndim != 4 or array.shape[1:] != self.input_shape:
+            expected = " × ".join(str(n) for n in self.input_shape)
+            raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
+        return array
+
+    def describe(self) -> list[Layer]:
+        """What the model consists of, layer by layer."""
+        return [self._layer(op) for op in self.program.ops]
+
+    def _layer(self, op: Op) -> Layer:
+        target = self.program.tensors[max(op.out_float, op.out_bits)]
+        outputs = [self.program.tensors[i] for i in (op.out_float, op.out_bits) if i >= 0]
+        form = " + ".join("bits" if t.kind == Kind.BITS else "float" for t in outputs)
+        weights, kernel = "", f"{self.isa}: plain loops"
+        if op.code == Code.BINARY_CONV:
+            weights, kernel = "1 bit", f"{self.isa}: {self._native.binary_kernel}"
+        elif op.code == Code.FLOAT_CONV and op.weights is not None:
+            weights, kernel = op.weights.dtype.name, f"{self.isa}: 6 × 16 multiply-add"
+        if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
+            weights += f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
+        return Layer(
+            name=op.name,
+            operation=op.code.name.lower().replace("_", " "),
+            output=f"{target.channels}×{target.height}×{target.width} {form}",
+            weights=weights,
+            bytes=sum(array.nbytes for _, array in op.arrays()),
+            thresholds=0 if op.threshold is None else op.threshold.size,
+            kernel=kernel,
+        )
+
+
+def load(path: str | Path, threads: int | None = None) -> PackedModel:
+    """Load a packed model; threads=None uses all cores. Needs NumPy only.
+
+    Every checksum is verified and every length and index checked first; a file that is not as it should be
+    is refused with PackedFormatError. The weights are mapped, not copied: do not overwrite the file in place
+    while it is loaded (replace it instead).
+    """
+    try:
+        return PackedModel(duo.open_sections(path), threads)
+    except MemoryError as error:
+        raise PackedFormatError(f"{path} needs more memory than there is") from error

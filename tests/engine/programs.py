@@ -1,0 +1,133 @@
+"""Random small programs, for tests of the executors."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from binaryduo.engine import format as duo
+from binaryduo.engine.blocks import binary_weights, float_weights, pack_bits
+from binaryduo.engine.program import Code, Flag, Kind, Op, Program, Tensor
+from binaryduo.engine.runtime import PackedModel
+
+
+@dataclass
+class Builder:
+    """Appends operations with random weights to a program."""
+
+    channels: int
+    height: int
+    width: int
+    seed: int = 0
+    program: Program = field(default_factory=Program)
+
+    def __post_init__(self):
+        self.rng = np.random.default_rng(self.seed)
+        self.program.tensors.append(Tensor("input", Kind.FLOAT, self.channels, self.height, self.width))
+
+    def tensor(self, kind, channels, height, width, copies=1):
+        self.program.tensors.append(Tensor(f"t{len(self.program.tensors)}", kind, channels, height, width, copies))
+        return len(self.program.tensors) - 1
+
+    def add(self, code, source, **fields):
+        op = Op(f"op{len(self.program.ops)}", code, source, **fields)
+        self.program.ops.append(op)
+        return op
+
+    def _size(self, source, kernel, stride, padding):
+        t = self.program.tensors[source]
+        pairs = zip((t.height, t.width), kernel, stride, padding, strict=True)
+        return tuple((n + 2 * p - k) // s + 1 for n, k, s, p in pairs)
+
+    def binarize(self, source, copies=1):
+        """floats -> bits, with random thresholds and flips."""
+        t = self.program.tensors[source]
+        out = self.tensor(Kind.BITS, t.channels * copies, t.height, t.width, copies)
+        self.add(
+            Code.POINTWISE,
+            source,
+            out_bits=out,
+            channels=t.channels,
+            copies=copies,
+            threshold=self.rng.normal(size=t.channels * copies).astype(np.float32),
+            flip=self.flip(t.channels * copies, copies),
+        )
+        return out
+
+    def flip(self, channels, copies):
+        return pack_bits(self.rng.integers(0, 2, channels), copies)
+
+    def conv(
+        self,
+        source,
+        channels,
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=(1, 1),
+        copies=1,
+        out="float",
+        residual=-1,
+        relu=False,
+        integer=False,
+        half=False,
+        binary=None,
+    ):
+        """A convolution; `out` names its outputs: "float", "bits" or "both"."""
+        t = self.program.tensors[source]
+        binary = t.kind == Kind.BITS if binary is None else binary
+        size = self._size(source, kernel, stride, padding)
+        raw = self.rng.normal(size=(channels, t.channels, *kernel)).astype(np.float16 if half else np.float32)
+        fields = {}
+        if out in ("float", "both"):
+            fields["out_float"] = self.tensor(Kind.FLOAT, channels * copies, *size)
+        if out in ("bits", "both"):
+            fields["out_bits"] = self.tensor(Kind.BITS, channels * copies, *size, copies)
+            fields["flip"] = self.flip(channels * copies, copies)
+            reach = max(2, int((kernel[0] * kernel[1] * t.channels) ** 0.5))
+            values = self.rng.integers(-reach, reach + 1, channels * copies)
+            fields["threshold"] = values.astype(np.int32) if integer else (values + 0.25).astype(np.float32)
+        if not integer:
+            fields["scale"] = self.rng.normal(size=channels * copies).astype(np.float32)
+            fields["bias"] = self.rng.normal(size=channels * copies).astype(np.float32)
+        flags = Flag.RELU * relu | Flag.HALF_WEIGHTS * half | Flag.INTEGER_THRESHOLD * integer
+        op = self.add(
+            Code.BINARY_CONV if binary else Code.FLOAT_CONV,
+            source,
+            residual=residual,
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+            copies=copies,
+            channels=channels,
+            flags=flags,
+            weights=binary_weights(raw, t.copies) if binary else float_weights(raw),
+            **fields,
+        )
+        return op.out_float if out == "float" else op.out_bits
+
+    def pool(self, source, code, kernel=(2, 2), stride=(2, 2), padding=(0, 0), flip=False):
+        t = self.program.tensors[source]
+        out = self.tensor(t.kind, t.channels, *self._size(source, kernel, stride, padding), t.copies)
+        fields = {"out_bits" if t.kind == Kind.BITS else "out_float": out}
+        if flip:
+            fields["flip"] = self.flip(t.channels, t.copies)
+        self.add(code, source, kernel=kernel, stride=stride, padding=padding, **fields)
+        return out
+
+    def finish(self, source):
+        """A float output: unpacks bits where need be."""
+        t = self.program.tensors[source]
+        if t.kind == Kind.BITS:
+            out = self.tensor(Kind.FLOAT, t.channels, t.height, t.width)
+            self.add(Code.UNPACK, source, out_float=out)
+        elif source != len(self.program.tensors) - 1:
+            out = self.tensor(Kind.FLOAT, t.channels, t.height, t.width)
+            self.add(Code.POINTWISE, source, out_float=out, channels=t.channels)
+        return self.program
+
+    def images(self, count=1):
+        return self.rng.normal(size=(count, self.channels, self.height, self.width)).astype(np.float32)
+
+
+def load_program(program, threads=1):
+    """The program through bytes into the native executor."""
+    return PackedModel(duo.Sections(np.frombuffer(duo.to_bytes(program), np.uint8), "test"), threads)
