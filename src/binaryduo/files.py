@@ -14,9 +14,9 @@ def write_synced(
     The content goes to a file beside it, is synced to the disk and renamed into place.
 
     >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> write_synced(Path(folder.name) / "a.txt", b"hello")
-    >>> (Path(folder.name) / "a.txt").read_bytes()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_synced(Path(folder) / "a.txt", b"hello")
+    ...     (Path(folder) / "a.txt").read_bytes()
     b'hello'
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

@@ -213,8 +213,10 @@ def is_binary_weight(module: nn.Module) -> bool:
 def clip_latent_weights(model: nn.Module) -> None:
     """Clip the latent weights of all binary layers to [-1, 1], in place, as after an optimizer's step.
 
-    >>> layer = BinaryLinear(2, 2); _ = layer.weight.data.fill_(3); clip_latent_weights(layer)
-    >>> float(layer.weight.max())
+    >>> layer = BinaryLinear(2, 2)
+    >>> _ = layer.weight.data.fill_(3)
+    >>> clip_latent_weights(layer)
+    >>> layer.weight.max().item()
     1.0
     """
     for module in model.modules():

@@ -21,9 +21,9 @@ def save_weights(model: nn.Module, path: Path, options: dict[str, Any] | None = 
     """Write every parameter and buffer, and the options of `bd.models.build` that made the network.
 
     >>> import tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> save_weights(nn.Linear(2, 1), Path(folder.name) / "net.safetensors", {"name": "mlp"})
-    >>> sorted(read_weights(Path(folder.name) / "net.safetensors")[0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_weights(nn.Linear(2, 1), Path(folder) / "net.safetensors", {"name": "mlp"})
+    ...     sorted(read_weights(Path(folder) / "net.safetensors")[0])
     ['bias', 'weight']
     """
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}

@@ -25,7 +25,9 @@ class Builder:
         self.program.tensors.append(Tensor("input", Kind.FLOAT, self.channels, self.height, self.width))
 
     def tensor(self, kind, channels, height, width, copies=1):
-        self.program.tensors.append(Tensor(f"t{len(self.program.tensors)}", kind, channels, height, width, copies))
+        self.program.tensors.append(
+            Tensor(f"t{len(self.program.tensors)}", kind, channels, height, width, copies)
+        )
         return len(self.program.tensors) - 1
 
     def add(self, code, source, **fields):

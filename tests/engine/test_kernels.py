@@ -89,7 +89,9 @@ def test_residual_streams(isa, copies, outputs, relu):
 
 
 @pytest.mark.parametrize("outputs", [1, 15, 16, 17, 64, 70])
-@pytest.mark.parametrize("window", [((7, 7), (2, 2), (3, 3)), ((1, 1), (1, 1), (0, 0)), ((3, 3), (1, 1), (1, 1))])
+@pytest.mark.parametrize(
+    "window", [((7, 7), (2, 2), (3, 3)), ((1, 1), (1, 1), (0, 0)), ((3, 3), (1, 1), (1, 1))]
+)
 @pytest.mark.parametrize("half", [False, True])
 def test_float_conv(isa, outputs, window, half):
     b = Builder(3, 13, 11, seed=6)
@@ -102,7 +104,9 @@ def test_float_weights_on_bits(isa):
     check(b, b.conv(x, 10, (6, 6), padding=(0, 0), binary=False), rtol=1e-4)
 
 
-@pytest.mark.parametrize("window", [((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1)), ((3, 3), (2, 2), (0, 0))])
+@pytest.mark.parametrize(
+    "window", [((2, 2), (2, 2), (0, 0)), ((3, 3), (2, 2), (1, 1)), ((3, 3), (2, 2), (0, 0))]
+)
 @pytest.mark.parametrize("bits", [False, True])
 def test_max_pool(isa, window, bits):
     b = Builder(37, 9, 9, seed=8)

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 def normalise(images: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """uint8 (N, H, W, C) to float (N, C, H, W), channels_last, with the given mean and deviation a channel.
 
-    >>> normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item()
+    >>> round(normalise(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8), (0.5,), (0.25,)).item(), 6)
     2.0
     """
     scale = torch.tensor([1 / (255 * s) for s in std], device=images.device)

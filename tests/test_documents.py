@@ -1,0 +1,34 @@
+"""What the documents show must run: every Python block of README and docs, in one namespace a file."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
+WITH_CODE = [p for p in DOCUMENTS if "```python" in p.read_text()]
+
+
+@pytest.mark.parametrize("path", WITH_CODE, ids=lambda p: p.name)
+def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
+        exec(compile(block, path.name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_demo_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from binaryduo.report.activations import draw_activations, draw_stes
+
+    draw_stes(tmp_path / "stes.png", ["relu1", "swishsign"])
+    draw_activations(tmp_path / "activations.png")
+    for name in ("stes.png", "activations.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
