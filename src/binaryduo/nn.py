@@ -232,7 +232,7 @@ def initialise(model: nn.Module) -> nn.Module:
     have one. Returns the model.
 
     >>> layer = initialise(nn.Linear(1000, 1000))
-    >>> round(float(layer.weight.std()) * 500**0.5, 1)
+    >>> round(layer.weight.std().item() * 500**0.5, 1)
     1.0
     """
     for module in model.modules():
