@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import cost, data, decouple, duo, evaluate, train
+from binaryduo.cli import bench, cost, data, decouple, duo, evaluate, train
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -36,6 +36,7 @@ def _root(
 
 
 app.command("cost")(cost.cost)
+app.add_typer(bench.bench_app, name="bench")
 app.command("decouple")(decouple.decouple)
 app.add_typer(data.data_app, name="data")
 app.command("train")(train.train)

@@ -1,0 +1,10 @@
+"""`binaryduo bench`: speed as ratios against named peers, measured in one run. One file for each verb."""
+
+import typer
+
+from binaryduo.cli import bench_layers
+
+bench_app = typer.Typer(
+    help="Measure speed on this machine, as ratios against named peers.", no_args_is_help=True
+)
+bench_app.command("layers")(bench_layers.layers)
