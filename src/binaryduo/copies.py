@@ -119,8 +119,11 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
     copies: int
 
     @classmethod
-    def of(cls, norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int = 1) -> "_CopiedBatchNorm":
-        """The copied form of a batch normalisation, with `times` the shifts added to the biases."""
+    def of(
+        cls, norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int = 1, like: Tensor | None = None
+    ) -> "_CopiedBatchNorm":
+        """The copied form of a batch normalisation, with `times` the shifts added to the biases; they are of
+        the dtype of `like` where the original has no parameters."""
         new = cls(norm.num_features, norm.eps, norm.momentum, affine=False, track_running_stats=False)
         new.copies = copies
         new.track_running_stats = norm.track_running_stats
@@ -128,14 +131,16 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
             value = getattr(norm, name)
             setattr(new, name, None if value is None else value.clone())
         channels = norm.num_features
-        like = next((t for t in (norm.weight, norm.running_mean) if t is not None), torch.empty(0))
-        weight = torch.ones(channels).to(like) if norm.weight is None else norm.weight.detach()
-        bias = torch.zeros(channels).to(like) if norm.bias is None else norm.bias.detach()
-        learn = (True, True) if norm.weight is None else (norm.weight.requires_grad, norm.bias.requires_grad)
+        given = (norm.weight, norm.bias, norm.running_mean, like)
+        like = next((t for t in given if t is not None), torch.empty(0))
+        weight = like.new_ones(channels) if norm.weight is None else norm.weight.detach()
+        bias = like.new_zeros(channels) if norm.bias is None else norm.bias.detach()
+        learn = norm.weight is None or norm.weight.requires_grad
         new.affine = True
-        new.weight = nn.Parameter(weight.repeat(copies), requires_grad=learn[0])
+        new.weight = nn.Parameter(weight.repeat(copies), requires_grad=learn)
         shift = shift_vector(channels, copies, times, like)
-        new.bias = nn.Parameter(bias.repeat(copies) + shift, requires_grad=learn[1])
+        learn = learn if norm.bias is None else norm.bias.requires_grad
+        new.bias = nn.Parameter(bias.repeat(copies) + shift, requires_grad=learn)
         return new.train(norm.training)
 
     def reset_parameters(self) -> None:
@@ -159,7 +164,7 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
             plain = nn.functional.batch_norm(input, *stats, None, None, True, momentum, self.eps)
             shape = (1, -1) + (1,) * (input.dim() - 2)
             parts = [
-                torch.addcmul(b.view(shape), plain, w.view(shape))
+                torch.addcmul(b.view(shape), plain, w.view(shape)).to(plain.dtype)
                 for w, b in zip(weights, biases, strict=True)
             ]
         else:
@@ -192,11 +197,13 @@ class CopiedBatchNorm2d(_CopiedBatchNorm, nn.BatchNorm2d):
     """
 
 
-def copied_batch_norm(norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int) -> _CopiedBatchNorm:
+def copied_batch_norm(
+    norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int, like: Tensor | None = None
+) -> _CopiedBatchNorm:
     """The replicating form of a BatchNorm1d or BatchNorm2d.
 
     >>> copied_batch_norm(nn.BatchNorm2d(8), copies=2, times=1).bias[[0, 8]].tolist()
     [0.25, -0.25]
     """
     kind = CopiedBatchNorm1d if isinstance(norm, nn.BatchNorm1d) else CopiedBatchNorm2d
-    return kind.of(norm, copies, times)
+    return kind.of(norm, copies, times, like)

@@ -124,12 +124,20 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
     """Each layer's multiply-accumulates for one image, and the layers whose multiplications are binary."""
     macs: dict[str, int] = {}
     binary: set[str] = set()
-    for node in analysis.of_kind(Kind.LAYER):
+    images = next((analysis.info[n].shape[0] for n in analysis.of_kind(Kind.INPUT)), 1)
+    for node in analysis.of_kind(Kind.LAYER, Kind.OTHER):
+        if node.op != "call_module":
+            continue
         module, name = analysis.module(node), analysis.names[analysis.module(node)]
-        shape = analysis.info[node].shape
-        places = math.prod(shape[2:]) if not isinstance(module, nn.Linear) else math.prod(shape[1:-1])
-        macs[name] = macs.get(name, 0) + module.get_parameter("weight").numel() * places
+        if not isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+            continue
         source = analysis.info[analysis.tensor_inputs(node)[0]]
+        # A transposed convolution uses its weights once for each place of its input, the others of their output.
+        transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+        shape = source.shape if transposed else analysis.info[node].shape
+        dim = len(shape) - 1 if isinstance(module, nn.Linear) else 1
+        places = math.prod(n for d, n in enumerate(shape) if d != dim) // max(images, 1)
+        macs[name] = macs.get(name, 0) + module.weight.numel() * places
         if bnn.is_binary_weight(module) and all(s.levels == 2 and s.exact for s in source.segments):
             binary.add(name)
     return macs, binary

@@ -15,11 +15,12 @@ from torch import fx, nn
 
 from binaryduo import nn as bnn
 from binaryduo.errors import ArgumentError, GraphError
-from binaryduo.graph import Analysis, Group, Segment, analyse, as_inputs, refuse_shared
+from binaryduo.graph import Analysis, Group, Segment, analyse, refuse_shared
 from binaryduo.operations import Kind, PadChannels
 from binaryduo.planning import TOPOLOGIES, Topology
-from binaryduo.rewrite import has_literal, replace_literal, to_module
+from binaryduo.rewrite import channel_size, set_channel_size, to_module
 from binaryduo.ste import check_levels
+from binaryduo.tracing import as_inputs
 
 
 def coupled_width(n: int, levels: int = 3) -> int:
@@ -111,6 +112,13 @@ class _Widths:
         """How many channels a tensor has in the coupled network."""
         return sum(self._new_size(s) for s in self.analysis.info[node].segments)
 
+    def inputs(self, layer: fx.Node) -> int:
+        """How many inputs a layer has in the coupled network."""
+        if self.analysis.reads_channels(layer):
+            return self.width(self.analysis.tensor_inputs(layer)[0])
+        module = self.analysis.module(layer)
+        return int(module.in_features if isinstance(module, nn.Linear) else module.in_channels)  # type: ignore
+
     def _new_size(self, segment: Segment) -> int:
         return sum(self.new[id(leaf)] for leaf in segment.group.leaves()) * segment.scale
 
@@ -122,19 +130,19 @@ class _Widths:
             return weight.numel()
         kernel = math.prod(weight.shape[2:])
         source = self.analysis.info[self.analysis.tensor_inputs(node)[0]]
+        groups = getattr(layer, "groups", 1)
         counts = []
         for s in source.segments:
             split = s.levels is not None or (self.quad and s.quantized)
             counts.append((self._new_size(s), self.copies if split else 1))
-        if bnn.is_binary_weight(layer):  # one scale for all weights: plain channels are replicated too
+        if bnn.is_binary_weight(layer) or groups > 1:  # one scale, or one run: plain channels are replicated too
             most = max(c for _, c in counts)
             counts = [(n, most) for n, _ in counts]
-        fan_in = sum(n * c for n, c in counts)
+        fan_in = sum(n * c for n, c in counts) if self.analysis.reads_channels(node) else self.inputs(node)
         out = self.analysis.info[node].segments[0]
-        fan_out = self._new_size(out) * (self.copies if self.quad and out.quantized else 1)
-        groups = getattr(layer, "groups", 1)
-        if groups > 1 and groups == getattr(layer, "in_channels", 0):
-            groups = self.width(self.analysis.tensor_inputs(node)[0])  # depthwise stays depthwise
+        fan_out = self._new_size(out) * (self.copies if self.quad and out.quantized and groups == 1 else 1)
+        if _is_depthwise(layer):
+            groups = self.inputs(node)  # depthwise stays depthwise
         return fan_in // groups * fan_out * kernel
 
     def total(self, decoupled: bool) -> int:
@@ -202,19 +210,17 @@ class _Widths:
 def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
     """Give the analysis' copy of the model its new widths and levels."""
     for node in widths.layers:
-        _resize_layer(
-            analysis.module(node), widths.width(analysis.tensor_inputs(node)[0]), widths.width(node)
-        )
+        _resize_layer(analysis.module(node), widths.inputs(node), widths.width(node))
     for node in analysis.of_kind(Kind.NORM):
         _resize_norm(analysis.module(node), widths.width(node))
     for node in analysis.of_kind(Kind.QUANT):
         analysis.module(node).levels = levels  # type: ignore[assignment]
-    edits: list[tuple[fx.Node, int, int]] = []
+    edits: list[tuple[fx.Node, int]] = []
     pads: list[tuple[fx.Node, list[Any]]] = []
     for node in analysis.of_kind(Kind.RESHAPE):
         before, after = sum(s.size for s in analysis.info[node].segments), widths.width(node)
-        if before != after and has_literal(node, before):
-            edits.append((node, before, after))
+        if before != after and channel_size(node, analysis.info[node].dim) == before:
+            edits.append((node, after))
     for node in analysis.of_kind(Kind.PAD):
         source = analysis.tensor_inputs(node)[0]
         extra = widths.width(node) - widths.width(source)
@@ -230,16 +236,19 @@ def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
                 pads.append((node, amounts))
     if not edits and not pads:
         return analysis.model
-    for node, before, after in edits:
-        replace_literal(node, before, after)
+    for node, after in edits:
+        set_channel_size(node, analysis.info[node].dim, after)
     for node, amounts in pads:
-        node.args = (node.args[0], amounts, *node.args[2:])
+        if "pad" in node.kwargs:
+            node.kwargs = {**node.kwargs, "pad": amounts}
+        else:
+            node.args = (node.args[0], amounts, *node.args[2:])
     return to_module(analysis.model, analysis.graph)
 
 
 def _new_padding(node: fx.Node, ndim: int, extra: int) -> list[Any] | None:
     """F.pad's amounts with the channels' share made to add up to `extra`; None where they are not literal."""
-    amounts = list(node.args[1]) if len(node.args) > 1 else []  # type: ignore[arg-type]
+    amounts = list(node.kwargs.get("pad", node.args[1] if len(node.args) > 1 else ()))  # type: ignore[arg-type]
     at = 2 * (ndim - 2)  # pairs are given from the last dimension backwards; channels are dimension 1
     if len(amounts) < at + 2 or not all(isinstance(a, int) for a in amounts):
         return None
@@ -250,6 +259,13 @@ def _new_padding(node: fx.Node, ndim: int, extra: int) -> list[Any] | None:
     return [*amounts[:at], first, extra - first, *amounts[at + 2 :]]
 
 
+def _is_depthwise(layer: nn.Module) -> bool:
+    """Whether each channel is convolved for itself, one in and one out."""
+    if not isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return False
+    return layer.groups > 1 and layer.groups == layer.in_channels == layer.out_channels
+
+
 def _resize_layer(layer: nn.Module, inputs: int, outputs: int) -> None:
     weight = layer.get_parameter("weight")
     if isinstance(layer, nn.Linear):
@@ -257,7 +273,7 @@ def _resize_layer(layer: nn.Module, inputs: int, outputs: int) -> None:
         shape = (outputs, inputs)
     else:
         assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-        if layer.groups > 1 and layer.groups == layer.in_channels == layer.out_channels:
+        if _is_depthwise(layer):
             layer.groups = inputs  # depthwise stays depthwise
         layer.in_channels, layer.out_channels = inputs, outputs
         shape = (outputs, inputs // layer.groups, *weight.shape[2:])

@@ -20,11 +20,22 @@ from binaryduo import nn as bnn
 from binaryduo.copies import ReplicateCopies, copied_batch_norm, shift_vector
 from binaryduo.equality import Decoupling, compare, output_float64, relative_difference
 from binaryduo.errors import ArgumentError, GraphError
-from binaryduo.graph import Analysis, analyse, as_inputs, refuse_shared
+from binaryduo.graph import Analysis, analyse, refuse_shared
 from binaryduo.layout import State, convert, plain, select
-from binaryduo.operations import Kind
+from binaryduo.operations import Kind, is_extreme
 from binaryduo.planning import TOPOLOGIES, Planner, Topology, copies_of
-from binaryduo.rewrite import has_literal, replace_literal, to_module
+from binaryduo.rewrite import (
+    channel_size,
+    consumers,
+    in_sequence,
+    origins,
+    replace_everywhere,
+    set_channel_size,
+    size_readers,
+    to_module,
+    unused_name,
+)
+from binaryduo.tracing import as_inputs, unwrap
 from binaryduo.widening import widen_input, widen_norm, widen_output
 
 EXACT = 1e-10  # what float64 outputs may differ by, relative to the largest
@@ -51,26 +62,50 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     if topology not in TOPOLOGIES:
         raise ArgumentError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {topology!r}")
     inputs = as_inputs(example_input)
-    result, names = _transform(model, inputs, topology)
-    exact = _difference_float64(model, inputs, topology)
+    model = unwrap(model)
+    devices = sorted({x.get_device() for x in inputs if x.is_cuda})
+    with torch.random.fork_rng(devices=devices):
+        _check(model, analyse(model, inputs))
+        problem: GraphError | None = None
+        for rewrite in (False, True):
+            # A forward() that looks at its modules (their class, their width), or keeps them in a list of its
+            # own, does not see those that were swapped: then its graph takes its place.
+            try:
+                return _verified(model, inputs, topology, rewrite)
+            except GraphError as error:
+                problem = error
+            except Exception as error:
+                problem = GraphError(f"{type(model).__name__} decoupled does not run: {error}")
+                problem.__cause__ = error
+    assert problem is not None
+    raise problem
+
+
+def _verified(
+    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
+) -> nn.Module:
+    """The decoupled model, held against the coupled one in float64 and in its own precision."""
+    result, names = _transform(model, inputs, topology, rewrite)
+    exact = _difference_float64(model, inputs, topology, rewrite)
     comparison = compare(model, result, inputs, exact)
     result.decoupling = Decoupling(topology, names, comparison)  # type: ignore[assignment]
     return result
 
 
 def _transform(
-    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology
+    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
 ) -> tuple[nn.Module, dict[str, str]]:
     analysis = analyse(model, inputs)
-    _check(model, analysis)
-    return _Rewriter(analysis, Planner(analysis, topology), topology).run()
+    return _Rewriter(analysis, Planner(analysis, topology), topology, rewrite).run()
 
 
-def _difference_float64(model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology) -> float:
+def _difference_float64(
+    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
+) -> float:
     """Decouple once more in float64, where there is no rounding to speak of, and refuse any difference."""
     wide = copy.deepcopy(model).double()
     doubles = tuple(x.double() if x.is_floating_point() else x for x in inputs)
-    result, _ = _transform(wide, doubles, topology)
+    result, _ = _transform(wide, doubles, topology, rewrite)
     difference = relative_difference(output_float64(wide, doubles), output_float64(result, doubles))
     if difference > EXACT and compare(wide, result, doubles, difference).flips == 0:
         raise GraphError(
@@ -89,23 +124,18 @@ def _check(model: nn.Module, analysis: Analysis) -> None:
             f"{type(model).__name__} has no activation to decouple: bd.nn.QuantAct with 3 or more levels is "
             f"needed, found {'levels ' + ', '.join(found) if found else 'no QuantAct at all'}"
         )
-    for node in analysis.of_kind(Kind.LAYER, Kind.NORM):
-        if nn.utils.parametrize.is_parametrized(analysis.module(node)):
-            raise GraphError(
-                f"module {node.target!r} has a parametrization: remove it first "
-                f"(torch.nn.utils.parametrize.remove_parametrizations), add it again behind decoupling"
-            )
 
 
 class _Rewriter:
     """Carries a plan out on the analysis' own copy of the model."""
 
-    def __init__(self, analysis: Analysis, plan: Planner, topology: Topology) -> None:
-        self.analysis, self.plan, self.quad = analysis, plan, topology == "quad"
+    def __init__(self, analysis: Analysis, plan: Planner, topology: Topology, rewrite: bool) -> None:
+        self.analysis, self.plan, self.quad, self.rewrite = analysis, plan, topology == "quad", rewrite
         self.model = analysis.model
         self.states: dict[fx.Node, State] = {}
         self.inserts: dict[tuple[fx.Node, fx.Node], list[nn.Module]] = {}  # (producer, consumer) -> modules
-        self.literals: list[tuple[fx.Node, int, int]] = []  # (reshape, from, to)
+        self.sizes: list[tuple[fx.Node, int, int]] = []  # (reshape, dimension, channels)
+        self.scalars = set(analysis.of_kind(Kind.SCALAR))
         self.owners = {name: _owner(self.model, name) for name, _ in self.model.named_parameters()}
         self.replaced: dict[nn.Module, nn.Module] = {}
         self.like = next(self.model.parameters(), torch.empty(0))
@@ -114,6 +144,7 @@ class _Rewriter:
         for node in self.analysis.graph.nodes:
             if self.analysis.info[node].kind is not Kind.SCALAR:
                 self.states[node] = self._visit(node)
+                self._size_reads(node)
         for module in self.model.modules():  # now, so that a module used twice is read unchanged
             if isinstance(module, bnn.QuantAct) and module.levels is not None:
                 module.levels = 2
@@ -161,7 +192,13 @@ class _Rewriter:
     def _pass(self, node: fx.Node, kind: Kind, source: fx.Node, size: int) -> State:
         """Pooling and reshaping keep the copies; where the shift would not survive, the value is averaged."""
         state = self.states[source]
-        keeps = state.shift is None or kind is not Kind.WEIGHTED
+        module = self.analysis.module(node) if node.op == "call_module" else None
+        if state.shift is None:
+            # The largest of averaged bits is not the average of the largest.
+            exact = all(s.exact for s in self.analysis.info[source].segments)
+            keeps = exact or kind is not Kind.POOL or not is_extreme(node, module)
+        else:
+            keeps = kind is not Kind.WEIGHTED
         wanted = state.shift is None or node in self.plan.carried
         if not (keeps and wanted):
             state = self._need(node, source, plain(self._coupled_size(source)))
@@ -169,8 +206,37 @@ class _Rewriter:
         factor = size // before
         parts = tuple((n * factor, c) for n, c in state.parts)
         if kind is Kind.RESHAPE and not state.plain:
-            self.literals.append((node, size, sum(n * c for n, c in parts)))
+            self._resize(node, source, sum(n * c for n, c in parts))
         return State(parts, state.shift)
+
+    def _resize(self, node: fx.Node, source: fx.Node, channels: int) -> None:
+        """A number of channels that is written out, or read from another tensor, must be the new one."""
+        dim = self.analysis.info[node].dim
+        size = channel_size(node, dim)
+        own = isinstance(size, fx.Node) and origins(size, self.scalars) == {source}
+        if size is not None and size != -1 and (not own or self._counted(source)):
+            self.sizes.append((node, dim, channels))
+
+    def _counted(self, node: fx.Node) -> list[fx.Node]:
+        """Who reads a tensor's number of channels for anything but a reshape of that same tensor."""
+        info = self.analysis.info[node]
+
+        def elsewhere(end: fx.Node) -> bool:
+            return self.analysis.info[end].kind is not Kind.RESHAPE or self.analysis.tensor_inputs(end) != [node]
+
+        return [
+            reader
+            for reader in size_readers(node, self.scalars, info.dim, len(info.shape))
+            if any(elsewhere(end) for end in consumers(reader, self.scalars))
+        ]
+
+    def _size_reads(self, node: fx.Node) -> None:
+        """Whoever computes with a tensor's number of channels is given the coupled network's."""
+        if not self.states[node].plain:
+            for reader in self._counted(node):
+                while node not in reader.all_input_nodes:
+                    reader = reader.all_input_nodes[0]  # x.shape of x.shape[1]
+                self._need(reader, node, plain(self._coupled_size(node)))
 
     def _carry(self, node: fx.Node, kind: Kind, sources: list[fx.Node], size: int) -> State:
         copies, times = self.plan.carried[node]
@@ -215,10 +281,10 @@ class _Rewriter:
         state = self.states[source]
         parts = ((size, copies),)
         if self.quad and state.parts == parts and state.shift is not None:
-            widen_norm(norm, copies, times, state.shift)
+            widen_norm(norm, copies, times, state.shift, self.like)
         else:
             self._need(node, source, plain(size))
-            self._replace(node, copied_batch_norm(norm, copies, times))
+            self._replace(node, copied_batch_norm(norm, copies, times, self.like))
         return State(parts, times)
 
     def _layer(self, node: fx.Node, source: fx.Node, size: int) -> State:
@@ -226,12 +292,9 @@ class _Rewriter:
         assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)
         state, dim = self.states[source], self.analysis.info[source].dim
         groups = 1 if isinstance(layer, nn.Linear) else layer.groups
-        on_channels = dim == (
-            len(self.analysis.info[source].shape) - 1 if isinstance(layer, nn.Linear) else 1
-        )
         if not state.plain:
             averaged = state.shift is not None and not self.quad
-            if averaged or not on_channels:
+            if averaged or not self.analysis.reads_channels(node):
                 state = self._need(node, source, plain(self._coupled_size(source)))
             elif groups > 1 or (bnn.is_binary_weight(layer) and not state.copies):
                 modules, state = select(state, groups, dim, self.like.device)
@@ -246,17 +309,17 @@ class _Rewriter:
             widen_output(layer, copies, times)
         else:
             # The weighted sum is computed once; its bias, one for each copy, takes the shift.
-            bias = shift_vector(size, copies, times, self.like)
+            bias, learn = shift_vector(size, copies, times, self.like), layer.weight.requires_grad
             if layer.bias is not None:
-                bias = bias + layer.bias.detach().repeat(copies)
+                bias, learn = bias + layer.bias.detach().repeat(copies), layer.bias.requires_grad
                 layer.bias = None
-            out_dim = self.analysis.info[node].dim
-            self._replace(node, nn.Sequential(layer, ReplicateCopies(bias, copies, out_dim)))
+            replicate = ReplicateCopies(bias, copies, self.analysis.info[node].dim).requires_grad_(learn)
+            self._replace(node, in_sequence(layer, replicate, like=layer))
         return State(((size, copies),), times)
 
     def _replace(self, node: fx.Node, new: nn.Module) -> None:
         old = self.analysis.module(node)
-        self.model.set_submodule(str(node.target), new)
+        replace_everywhere(self.model, old, new)
         self.replaced[old] = new
 
     # -- putting the result together
@@ -265,32 +328,31 @@ class _Rewriter:
         """Swap modules where that is enough; rewrite the graph only where the user's code must change."""
         edges = dict(self.inserts)
         for (source, consumer), modules in list(edges.items()):
-            if consumer.op == "call_module" and self.analysis.uses[str(consumer.target)] == 1:
-                target = str(consumer.target)
-                new = nn.Sequential(*modules, self.model.get_submodule(target))
-                self.model.set_submodule(target, new)
+            if self._swappable(consumer):
+                old = self.analysis.module(consumer)
+                replace_everywhere(self.model, old, in_sequence(*modules, old, like=old))
                 del edges[source, consumer]
-            elif (
-                source.op == "call_module"
-                and self.analysis.uses[str(source.target)] == 1
-                and len(source.users) == 1
-            ):
-                target = str(source.target)
-                self.model.set_submodule(target, nn.Sequential(self.model.get_submodule(target), *modules))
+            elif self._swappable(source) and len(source.users) == 1:
+                old = self.analysis.module(source)
+                replace_everywhere(self.model, old, in_sequence(old, *modules, like=old))
                 del edges[source, consumer]
-        literals = [(n, a, b) for n, a, b in self.literals if has_literal(n, a)]
-        if not edges and not literals:
+        if not edges and not self.sizes and not self.rewrite:
             return self.model
         graph = self.analysis.graph
-        for node, before, after in literals:
-            replace_literal(node, before, after)
-        for number, ((source, consumer), modules) in enumerate(edges.items()):
-            name = f"copies_{number}"
-            self.model.add_module(name, modules[0] if len(modules) == 1 else nn.Sequential(*modules))
+        for node, dim, channels in self.sizes:
+            set_channel_size(node, dim, channels)
+        for (source, consumer), modules in edges.items():
+            name = unused_name(self.model, "copies")
+            self.model.add_module(name, in_sequence(*modules, like=self.model))
             with graph.inserting_after(source):
                 inserted = graph.call_module(name, (source,))
             consumer.replace_input_with(source, inserted)
         return to_module(self.model, graph)
+
+    def _swappable(self, node: fx.Node) -> bool:
+        """Whether a module that is called once, on one tensor, may become a sequence of modules."""
+        once = node.op == "call_module" and self.analysis.uses[str(node.target)] == 1
+        return once and len(node.args) == 1 and not node.kwargs
 
     def _names(self, result: nn.Module) -> dict[str, str]:
         """Old parameter name -> new parameter name."""

@@ -7,7 +7,6 @@ on the rounding error of its pre-activation.
 """
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from binaryduo.errors import GraphError
 from binaryduo.graph import Analysis, analyse
 from binaryduo.operations import Kind
 from binaryduo.ste import thresholds
+from binaryduo.tracing import tensors_in
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
         if not bool(flipped.any()):
             continue
         flips += int(flipped.sum())
+        if len(flipped) != images:  # images are not told apart here: take them as one
+            clean = clean.all().expand(len(flipped)).clone()
         roots = flipped & clean.view(-1, *[1] * (flipped.dim() - 1))
         if bool(roots.any()):
             started += int(roots.sum())
@@ -87,7 +89,9 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
             steps = torch.tensor(thresholds(levels[number]), device=pre.device, dtype=pre.dtype)
             distance = (pre[roots].unsqueeze(-1) - steps).abs().amin(-1)
             farthest = max(farthest, float((distance / bounds[number][roots]).max()))
-        clean &= ~flipped.flatten(1).any(1)
+        clean &= ~flipped.view(len(flipped), -1).any(1)
+        if len(clean) != images:
+            clean = clean.all().expand(images).clone()
     if farthest > 1:
         raise GraphError(
             f"decoupling changed an activation whose input is {farthest:.1f} times farther from its "
@@ -104,15 +108,14 @@ def relative_difference(a: Any, b: Any) -> float:
     >>> relative_difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
     0.25
     """
-    pairs = list(zip(_tensors(a), _tensors(b), strict=True))
+    pairs = list(zip(tensors_in(a), tensors_in(b), strict=True))
     worst = 0.0
     for u, v in pairs:
         if u.shape != v.shape:
             return float("inf")
         if u.numel():
-            worst = max(
-                worst, float((u - v).abs().max() / u.abs().max().clamp_min(torch.finfo(u.dtype).tiny))
-            )
+            u, v = u.double(), v.double()
+            worst = max(worst, float((u - v).abs().max() / u.abs().max().clamp_min(1e-300)))
     return worst
 
 
@@ -121,14 +124,6 @@ def output_float64(model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
     wide = copy.deepcopy(model).double().eval()
     with torch.no_grad():
         return wide(*[x.double() if x.is_floating_point() else x for x in inputs])
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for item in value for t in _tensors(item)] if isinstance(value, Sequence) else []
 
 
 def _changed(a: Any, b: Any) -> int:
@@ -202,7 +197,8 @@ class _Bounds(fx.Interpreter):
         sources = self.analysis.tensor_inputs(node)
         if not sources:
             return torch.zeros_like(out)
-        x, error = self.values[sources[0]], self.errors[sources[0]]
+        x = self.values[sources[0]]
+        error = self.errors.get(sources[0], torch.zeros_like(out))
         module = self.analysis.module(node) if node.op == "call_module" else None
         if info.kind is Kind.QUANT:
             assert isinstance(module, bnn.QuantAct)
@@ -233,7 +229,8 @@ class _Bounds(fx.Interpreter):
             assert module is not None
             pooled: Tensor = module(error)
             return pooled + 4 * u * out.abs()
-        widest = max(float(self.errors[s].max()) for s in sources if self.errors[s].numel())
+        known = [self.errors[s] for s in sources if s in self.errors]  # not for tuples of tensors
+        widest = max((float(error.max()) for error in known if error.numel()), default=0.0)
         return torch.full_like(out, widest) + 4 * u * out.abs()
 
     @staticmethod

@@ -10,18 +10,20 @@
 An operation that is not known here is never guessed at: the groups that reach it keep their width.
 """
 
-import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
+from torch.nn.utils import parametrize
 
 from binaryduo import nn as bnn
 from binaryduo.errors import GraphError
-from binaryduo.operations import SWAPS, Kind, is_average, node_kind, permutation
+from binaryduo.operations import Kind, channel_dim_after, is_average, node_kind, regrouped
+from binaryduo.tracing import as_inputs, copied, functionalise, run_shapes, trace
+
+__all__ = ["Analysis", "Group", "Info", "Segment", "analyse", "as_inputs", "refuse_shared", "run_shapes", "trace"]
 
 
 @dataclass(eq=False)
@@ -103,71 +105,10 @@ class Analysis:
     def tensor_inputs(self, node: fx.Node) -> list[fx.Node]:
         return [n for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
 
-
-class Tracer(fx.Tracer):
-    """Traces into user code and stops at torch's and our own modules."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trace_asserts = True
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        ours = type(m).__module__.startswith("binaryduo.") and not any(True for _ in m.children())
-        return ours or super().is_leaf_module(m, module_qualified_name)
-
-
-def trace(model: nn.Module) -> fx.Graph:
-    """The model's graph, with its own module names; refuses what fx cannot follow, and says why.
-
-    >>> [n.op for n in trace(nn.Sequential(nn.ReLU())).nodes]
-    ['placeholder', 'call_module', 'output']
-    """
-    try:
-        return Tracer().trace(model)
-    except (fx.proxy.TraceError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise GraphError(
-            f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on "
-            f"data cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
-        ) from error
-
-
-def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
-    """The example as a tuple of tensors; a tensor alone becomes a tuple of one.
-
-    >>> len(as_inputs(torch.zeros(1, 3)))
-    1
-    """
-    inputs = tuple(example_input) if isinstance(example_input, tuple | list) else (example_input,)
-    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
-        raise GraphError("example_input must be a tensor (or a tuple of tensors) as the model takes it")
-    return inputs
-
-
-class _Recorder(fx.Interpreter):
-    """Runs the graph and keeps the shape of every tensor; names the node where it fails."""
-
-    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
-        super().__init__(module, garbage_collect_values=True, graph=graph)
-        self.extra_traceback = False
-        self.shapes: dict[fx.Node, tuple[int, ...] | None] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        try:
-            value = super().run_node(n)
-        except Exception as error:
-            where = f"module {n.target!r}" if n.op == "call_module" else f"operation {n.name!r}"
-            raise GraphError(f"the example input does not go through {where}: {error}") from error
-        self.shapes[n] = tuple(value.shape) if isinstance(value, Tensor) else None
-        return value
-
-
-def run_shapes(module: nn.Module, graph: fx.Graph, inputs: tuple[Tensor, ...]) -> dict[fx.Node, Any]:
-    """The shape of every tensor when the model is run on the inputs; None for what is not a tensor."""
-    recorder = _Recorder(module, graph)
-    with torch.no_grad():
-        recorder.run(*inputs)
-    return recorder.shapes
+    def reads_channels(self, layer: fx.Node) -> bool:
+        """Whether a layer sums over the dimension that its input's channels are in."""
+        source = self.info[self.tensor_inputs(layer)[0]]
+        return source.dim == _layer_dim(self.module(layer), source.shape)
 
 
 # --- how channels flow through each kind ------------------------------------------------------------------
@@ -195,7 +136,7 @@ class _Flow:
         if kind is Kind.LAYER:
             segments, dim = self.layer(node, sources[0], shape)
         elif kind in (Kind.NORM, Kind.QUANT, Kind.POOL, Kind.WEIGHTED, Kind.ELEMENTWISE):
-            segments, dim = self.keep(node, kind, sources[0])
+            segments, dim = self.keep(node, kind, sources[0], shape)
         elif kind is Kind.RESHAPE:
             segments, dim = self.reshape(node, sources[0], shape)
         elif kind in (Kind.ADD, Kind.JOIN):
@@ -208,30 +149,43 @@ class _Flow:
             levels = {s.levels if s.exact else None for s in sources[0].segments}
             group = Group(shape[1], node.name, fixed=f"{node.target!r} picks them one by one")
             segments, dim = (Segment(group, 1, levels.pop() if len(levels) == 1 else None),), 1
+        elif kind is Kind.INPUT:
+            segments, dim = self.fresh(shape, node, "they are the model's input")
         else:
-            if kind is not Kind.INPUT:
-                self.kinds[node] = kind = Kind.OTHER
-            for source in sources:
-                self.fix(source, f"operation {node.name!r} is not one that binaryduo can follow")
-            why = "they are the model's input" if kind is Kind.INPUT else f"they come out of {node.name!r}"
-            size = shape[1] if len(shape) > 1 else 1
-            segments, dim = (Segment(Group(size, node.name, fixed=why)),), 1
+            segments, dim = self.other(
+                node, sources, shape, f"operation {node.name!r} is not one that binaryduo can follow"
+            )
         self.info[node] = Info(self.kinds[node], shape, dim, segments)
 
     def fix(self, source: Info, why: str) -> None:
         for leaf in _leaves(source.segments):
             leaf.fixed = leaf.fixed if leaf.fixed is not None else why
 
+    def other(
+        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...], why: str
+    ) -> tuple[tuple[Segment, ...], int]:
+        """An operation that is not followed: what goes in keeps its width, and so does what comes out."""
+        self.kinds[node] = Kind.OTHER
+        for source in sources:
+            self.fix(source, why)
+        return self.fresh(shape, node, f"they come out of {node.name!r}")
+
+    @staticmethod
+    def fresh(shape: tuple[int, ...], node: fx.Node, why: str) -> tuple[tuple[Segment, ...], int]:
+        """New channels of a fixed number: in dimension 1, or 0 of a tensor that has no other."""
+        dim = min(1, max(0, len(shape) - 1))
+        return (Segment(Group(shape[dim] if shape else 1, node.name, fixed=why)),), dim
+
     def layer(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
         module = self.model.get_submodule(str(node.target))
-        dim = len(shape) - 1 if isinstance(module, nn.Linear) else 1
+        dim = _layer_dim(module, shape)
         if source.dim != dim:
             self.fix(source, f"layer {node.target!r} works on another dimension")
         groups = getattr(module, "groups", 1)
         group = Group(shape[dim], str(node.target), divisor=groups)
         if groups > 1:
             leaves = _leaves(source.segments)
-            if len(leaves) != 1 or source.segments[0].scale != 1:
+            if len(leaves) != 1 or source.segments[0].scale != 1 or source.dim != dim:
                 self.fix(source, f"the grouped convolution {node.target!r} needs them as they are")
                 group.fixed = f"{node.target!r} is a grouped convolution"
             elif groups == module.in_channels == module.out_channels:
@@ -240,43 +194,46 @@ class _Flow:
                 leaves[0].divisor = math.lcm(leaves[0].divisor, groups)
         return (Segment(group),), dim
 
-    def keep(self, node: fx.Node, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
+    def keep(
+        self, node: fx.Node, kind: Kind, source: Info, shape: tuple[int, ...]
+    ) -> tuple[tuple[Segment, ...], int]:
         module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if kind is Kind.QUANT:
             assert isinstance(module, bnn.QuantAct)
             for leaf in _leaves(source.segments):
                 leaf.quantized = True
             return tuple(Segment(s.group, s.scale, module.levels) for s in source.segments), source.dim
-        if kind in (Kind.POOL, Kind.WEIGHTED) and source.dim == 1:
+        if kind in (Kind.POOL, Kind.WEIGHTED):
+            dim = channel_dim_after(node, module, source.dim, len(source.shape))
+            if dim is None:
+                return self.other(node, [source], shape, f"operation {node.name!r} mixes or moves channels")
             blur = is_average(node, module)
             return tuple(
                 Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments
-            ), 1
+            ), dim
+        if kind is Kind.NORM and source.dim != 1:
+            return self.other(node, [source], shape, f"{node.target!r} normalises another dimension")
         return tuple(Segment(s.group, s.scale) for s in source.segments), source.dim
 
     def reshape(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
-        before = source.shape
-        if node.target in SWAPS:
-            order = permutation(node, len(before))
-            if order is not None and order[0] == 0:
-                return source.segments, order.index(source.dim)
-        elif source.dim == 1 and len(shape) >= 2 and len(before) >= 2 and shape[0] == before[0]:
-            if shape[1] == before[1]:
-                return source.segments, 1
-            if len(shape) == 2 and shape[1] == math.prod(before[1:]):
-                area = math.prod(before[2:])
-                return tuple(Segment(s.group, s.scale * area, s.levels, s.exact) for s in source.segments), 1
-        self.kinds[node] = Kind.OTHER
-        self.fix(source, f"the reshape {node.name!r} moves channels to another dimension")
-        size = shape[1] if len(shape) > 1 else 1
-        return (Segment(Group(size, node.name, fixed=f"they come out of the reshape {node.name!r}")),), 1
+        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        moved = regrouped(node, module, source.shape, shape, source.dim)
+        if moved is None:
+            return self.other(
+                node, [source], shape, f"the reshape {node.name!r} moves channels to another dimension"
+            )
+        dim, scale = moved
+        return tuple(Segment(s.group, s.scale * scale, s.levels, s.exact) for s in source.segments), dim
 
     def join(
         self, node: fx.Node, sources: list[Info], shape: tuple[int, ...]
     ) -> tuple[tuple[Segment, ...], int]:
+        sources = [s for s in sources if math.prod(s.shape) != 1] or sources  # a single number fits any
         first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
         for source in sources:
             alike = len(source.shape) == len(shape) and source.dim == first.dim
+            if not alike:
+                self.kinds[node] = Kind.JOIN
             if not alike or not _unite(first.segments, source.segments):
                 for each in sources:
                     self.fix(
@@ -295,6 +252,11 @@ class _Flow:
             return tuple(s for p in parts for s in p.segments), axis % ndim
         self.kinds[node] = Kind.JOIN
         return self.join(node, sources, self.shapes[node])
+
+
+def _layer_dim(layer: nn.Module, shape: tuple[int, ...]) -> int:
+    """The dimension of a tensor of that shape that a layer sums over or puts its outputs in."""
+    return len(shape) - 1 if isinstance(layer, nn.Linear) else 1
 
 
 def _leaves(segments: tuple[Segment, ...]) -> list[Group]:
@@ -332,10 +294,11 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
     [8]
     """
     inputs = as_inputs(example_input)
-    work = copy.deepcopy(model)
+    work = copied(model)
     modes = {name: module.training for name, module in work.named_modules()}
     work.eval()
-    graph = trace(work)
+    graph = trace(work, len(inputs))
+    functionalise(graph, work)
     shapes = run_shapes(work, graph, inputs)
     for name, module in work.named_modules():
         module.training = modes[name]
@@ -355,7 +318,7 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
 
 
 def refuse_shared(analysis: Analysis) -> None:
-    """Refuse layers and BNs that are used twice, or that share a parameter: their uses would part ways."""
+    """Refuse layers and BNs whose weights are not theirs alone: used twice, shared, read or computed elsewhere."""
     owners: dict[int, str] = {}
     for name, parameter in analysis.model.named_parameters(remove_duplicate=False):
         first = owners.setdefault(id(parameter), name)
@@ -369,6 +332,19 @@ def refuse_shared(analysis: Analysis) -> None:
             raise GraphError(
                 f"module {node.target!r} is used more than once: its uses would need different weights after "
                 f"decoupling. Give each use a module of its own"
+            )
+        for reader in analysis.graph.nodes:
+            if reader.op == "get_attr" and str(reader.target).rpartition(".")[0] == node.target:
+                raise GraphError(
+                    f"forward() reads {reader.target!r} besides calling module {node.target!r}: both would "
+                    f"need the same width. Use the module alone, or a parameter of its own"
+                )
+        if "weight" not in analysis.module(node)._parameters or parametrize.is_parametrized(
+            analysis.module(node)
+        ):
+            raise GraphError(
+                f"module {node.target!r} computes its weight from other parameters (a parametrization, "
+                f"weight_norm, spectral_norm, pruning): remove that first, add it again to the result"
             )
 
 

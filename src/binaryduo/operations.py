@@ -1,5 +1,6 @@
 """Which kind of operation each node of a traced graph is, as far as its channels are concerned."""
 
+import math
 import operator
 from enum import Enum
 from typing import Any
@@ -54,10 +55,13 @@ class PadChannels(nn.Module):
 
 # --- which kind of operation a node is --------------------------------------------------------------------
 
-_MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.Identity)
+_MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d)
 _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 _AVERAGES = (nn.AvgPool1d, nn.AvgPool2d)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
+_ZERO_PADS = (nn.ZeroPad1d, nn.ZeroPad2d)
+_EXTENSIONS = (nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d)
+_EXTENSIONS += (nn.CircularPad1d, nn.CircularPad2d)
 _CURVES: tuple[type[nn.Module], ...] = (
     nn.ReLU,
     nn.ReLU6,
@@ -90,7 +94,8 @@ _FUNCTIONS[operator.neg] = Kind.ELEMENTWISE
 _METHODS = {
     n: Kind.ELEMENTWISE for n in ("relu", "relu_", "sigmoid", "tanh", "clamp", "clamp_", "abs", "neg")
 }
-_METHODS |= {n: Kind.POOL for n in ("contiguous", "clone", "detach")}
+_UNCHANGED = ("contiguous", "clone", "detach")
+_METHODS |= {n: Kind.POOL for n in _UNCHANGED}
 _ADDITIONS: set[Any] = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _JOINS: set[Any] = {
     operator.sub,
@@ -101,9 +106,13 @@ _JOINS: set[Any] = {
     torch.sub,
     torch.mul,
 }
-_JOINS |= {torch.div, torch.maximum, torch.minimum, "sub", "sub_", "mul", "mul_", "div", "div_"}
-_RESHAPES: set[Any] = {torch.flatten, torch.reshape, torch.squeeze, "flatten", "view", "reshape", "squeeze"}
+_JOINS |= {torch.div, torch.maximum, torch.minimum, "sub", "sub_", "mul", "mul_", "div", "div_", "expand_as"}
+VIEWS: set[Any] = {torch.reshape, "view", "reshape"}
+FLATTENS: set[Any] = {torch.flatten, "flatten"}
+SQUEEZES: set[Any] = {torch.squeeze, "squeeze"}
+UNSQUEEZES: set[Any] = {torch.unsqueeze, "unsqueeze"}
 _MEANS: set[Any] = {torch.mean, "mean"}
+_EXTREMES: set[Any] = {torch.amax, "amax", torch.amin, "amin"}
 SWAPS: set[Any] = {torch.permute, torch.transpose, "permute", "transpose"}
 
 
@@ -124,10 +133,12 @@ def _module_kind(module: nn.Module) -> Kind:
         return Kind.RESHAPE
     if isinstance(module, _AVERAGES):
         padded = module.padding not in (0, (0,), (0, 0)) and module.count_include_pad
-        return Kind.WEIGHTED if padded else Kind.POOL
+        return Kind.WEIGHTED if padded or getattr(module, "divisor_override", None) else Kind.POOL
     if isinstance(module, _MAX_POOLS + _ADAPTIVE) and not getattr(module, "return_indices", False):
         return Kind.POOL
-    if isinstance(module, _DROPOUTS):
+    if isinstance(module, (nn.Identity, nn.Upsample, *_EXTENSIONS)):
+        return Kind.POOL
+    if isinstance(module, _DROPOUTS + _ZERO_PADS):
         return Kind.WEIGHTED
     if isinstance(module, _CURVES) or (isinstance(module, nn.PReLU) and module.num_parameters == 1):
         return Kind.ELEMENTWISE
@@ -137,8 +148,49 @@ def _module_kind(module: nn.Module) -> Kind:
 def is_average(node: fx.Node, module: nn.Module | None) -> bool:
     """Whether a POOL or WEIGHTED node makes values between the levels."""
     if module is not None:
+        if isinstance(module, nn.Upsample):
+            return not module.mode.startswith("nearest")
         return isinstance(module, _AVERAGES + _ADAPTIVE)
+    if node.target is F.interpolate:
+        mode = node.kwargs.get("mode", node.args[3] if len(node.args) > 3 else "nearest")
+        return not str(mode).startswith("nearest")
     return "avg" in getattr(node.target, "__name__", str(node.target)) or node.target in _MEANS
+
+
+def is_extreme(node: fx.Node, module: nn.Module | None) -> bool:
+    """Whether a POOL node takes a largest or smallest value: exact on bits, but not on averages of bits."""
+    if module is not None:
+        return isinstance(module, _MAX_POOLS)
+    return "max" in getattr(node.target, "__name__", "") or node.target in _EXTREMES
+
+
+def channel_dim_after(node: fx.Node, module: nn.Module | None, dim: int, ndim: int) -> int | None:
+    """Where the channels of a tensor are behind a POOL or WEIGHTED node; None where it mixes or moves them."""
+    if isinstance(module, nn.Identity | nn.Dropout) or node.target in _UNCHANGED or node.target is F.dropout:
+        return dim
+    if node.target in _MEANS or node.target in _EXTREMES:
+        dims, keep = _reduction(node, ndim)
+        if not dims or dim in dims or 0 in dims:
+            return None
+        return dim if keep else dim - sum(d < dim for d in dims)
+    name = type(module).__name__ if module is not None else getattr(node.target, "__name__", "")
+    wanted = {"1d": 3, "2d": 4}.get(name[-2:], ndim)  # a pool takes a tensor with one less for an image
+    return 1 if dim == 1 and ndim >= 3 and ndim == wanted else None
+
+
+def _reduction(node: fx.Node, ndim: int) -> tuple[list[int], bool]:
+    """Over which dimensions a mean or maximum goes, and whether they are kept; none where that is not literal.
+
+    >>> node = fx.Graph().create_node("call_method", "mean", ("x", [2, 3]), {"keepdim": True})
+    >>> _reduction(node, 4)
+    ([2, 3], True)
+    """
+    dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+    keep = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
+    several = list(dims) if isinstance(dims, tuple | list) else [dims]
+    if not all(isinstance(d, int) for d in several) or not isinstance(keep, bool):
+        return [], False
+    return [d % ndim for d in several], keep  # type: ignore[operator]
 
 
 def _spatial_index(index: Any) -> bool:
@@ -147,19 +199,38 @@ def _spatial_index(index: Any) -> bool:
     return isinstance(index, tuple) and len(index) > 2 and index[0] == full and index[1] == full
 
 
+def _pad_kind(node: fx.Node, before: tuple[int, ...], after: tuple[int, ...]) -> Kind:
+    """F.pad: of the channels, or of the other dimensions with zeros or with what is there."""
+    if len(after) != len(before) or after[:1] != before[:1]:
+        return Kind.OTHER
+    if after[1:2] != before[1:2]:
+        return Kind.PAD
+    mode = node.kwargs.get("mode", node.args[2] if len(node.args) > 2 else "constant")
+    value = node.kwargs.get("value", node.args[3] if len(node.args) > 3 else None)
+    if mode != "constant":
+        return Kind.POOL
+    return Kind.WEIGHTED if value in (None, 0) else Kind.OTHER
+
+
+def _average_kind(node: fx.Node) -> Kind:
+    padding = node.kwargs.get("padding", node.args[3] if len(node.args) > 3 else 0)
+    divisor = node.kwargs.get("divisor_override", node.args[6] if len(node.args) > 6 else None)
+    return Kind.POOL if padding in (0, (0,), (0, 0)) and divisor is None else Kind.WEIGHTED
+
+
 def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Kind:
-    if node.op == "placeholder":
-        return Kind.INPUT
     if node.op == "output":
         return Kind.OUTPUT
     if shapes.get(node) is None:
         return Kind.SCALAR
+    if node.op == "placeholder":
+        return Kind.INPUT
     tensors = [n for n in node.all_input_nodes if shapes.get(n) is not None]
+    if shapes[node] == () or node.op == "get_attr" or not tensors:
+        return Kind.OTHER
     if node.op == "call_module":
         kind = _module_kind(model.get_submodule(str(node.target)))
         return kind if len(tensors) == 1 else Kind.OTHER
-    if node.op == "get_attr" or not tensors:
-        return Kind.OTHER
     if node.target is bnn.quantize:
         raise GraphError(
             f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose "
@@ -175,22 +246,20 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
         return Kind.ADD if same and plain else Kind.JOIN if len(tensors) > 1 else Kind.OTHER
     if target in (torch.cat, torch.concat, torch.concatenate):
         return Kind.CAT
+    if len(tensors) > 1:
+        return Kind.OTHER
     if target is F.pad:
-        return Kind.PAD if len(out) == len(source) and out[1:2] != source[1:2] else Kind.OTHER
-    if target in _RESHAPES and len(tensors) == 1:
+        return _pad_kind(node, source, out)
+    if target in VIEWS | FLATTENS | SQUEEZES | UNSQUEEZES | SWAPS:
         return Kind.RESHAPE
-    if target in SWAPS:
-        return Kind.RESHAPE
+    if target in _MEANS | _EXTREMES or target is F.interpolate:
+        return Kind.POOL
     if target is operator.getitem and _spatial_index(node.args[1]):
         return Kind.POOL
-    if target in _MEANS:
-        kept = len(out) >= 2 and out[:2] == source[:2]
-        return Kind.POOL if kept else Kind.OTHER
     if target in (F.avg_pool1d, F.avg_pool2d):
-        padding = node.kwargs.get("padding", node.args[3] if len(node.args) > 3 else 0)
-        return Kind.POOL if padding in (0, (0,), (0, 0)) else Kind.WEIGHTED
+        return _average_kind(node)
     if node.op == "call_function" and target in _FUNCTIONS:
-        return _FUNCTIONS[target] if not node.kwargs.get("return_indices") else Kind.OTHER
+        return _FUNCTIONS[target]
     if node.op == "call_method" and target in _METHODS:
         return _METHODS[str(target)]
     return Kind.OTHER
@@ -208,3 +277,39 @@ def permutation(node: fx.Node, ndim: int) -> list[int] | None:
         order[dims[0]], order[dims[1]] = dims[1], dims[0]
         return order
     return dims if len(dims) == ndim else None
+
+
+def regrouped(
+    node: fx.Node, module: nn.Module | None, before: tuple[int, ...], after: tuple[int, ...], dim: int
+) -> tuple[int, int] | None:
+    """Where a RESHAPE node puts the channels, and how many values of each channel it lays side by side there.
+
+    None where channels are torn apart or mixed with the batch.
+    """
+    ndim, target = len(before), node.target
+    numbers = [a for a in node.args[1:] if isinstance(a, int)]
+    if target in SWAPS:
+        order = permutation(node, ndim)
+        return (order.index(dim), 1) if order is not None and order[0] == 0 else None
+    if target in UNSQUEEZES:
+        at = node.kwargs.get("dim", numbers[0] if numbers else 0)
+        at = at % (ndim + 1) if isinstance(at, int) else 0
+        return (dim + (at <= dim), 1) if at > 0 else None
+    if target in SQUEEZES:
+        at = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else list(range(ndim)))
+        several = [at] if isinstance(at, int) else list(at)  # type: ignore[arg-type]
+        gone = [d % ndim for d in several if isinstance(d, int) and before[d] == 1]
+        return (dim - sum(d < dim for d in gone), 1) if dim not in gone and 0 not in gone else None
+    if isinstance(module, nn.Flatten) or target in FLATTENS:
+        first, last = (module.start_dim, module.end_dim) if isinstance(module, nn.Flatten) else (0, -1)
+        first = node.kwargs.get("start_dim", numbers[0] if numbers else first)
+        last = node.kwargs.get("end_dim", numbers[1] if len(numbers) > 1 else last)
+        if not isinstance(first, int) or not isinstance(last, int) or first % ndim < dim:
+            return None
+        return dim, math.prod(before[dim + 1 : last % ndim + 1]) if first % ndim == dim else 1
+    if dim == 1 and min(len(after), ndim) >= 2 and after[0] == before[0]:
+        if after[1] == before[1]:
+            return 1, 1
+        if len(after) == 2:
+            return 1, math.prod(before[2:])
+    return None

@@ -1,52 +1,150 @@
-"""Small edits of a traced graph, for where a user's own forward() must change."""
+"""Small edits of a model and its traced graph, for where a user's own forward() must change."""
 
+import types
+from collections.abc import Iterator
 from typing import Any
 
-from torch import fx, nn
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from binaryduo.operations import VIEWS
 
 
-def has_literal(node: fx.Node, value: int) -> bool:
-    """Whether a number is written out among a node's arguments: the 2048 of x.view(-1, 2048)."""
-    found: list[Any] = []
-    fx.node.map_aggregate(
-        (node.args[1:], dict(node.kwargs)), lambda a: found.append(a) if _is(a, value) else None
+def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put a module in another's place under every name that it has.
+
+    >>> relu = nn.ReLU()
+    >>> net = nn.Sequential(relu, relu)
+    >>> replace_everywhere(net, relu, nn.Tanh())
+    >>> net
+    Sequential(
+      (0): Tanh()
+      (1): Tanh()
     )
-    return bool(found)
+    """
+    for parent in list(model.modules()):
+        for name, child in parent._modules.items():
+            if child is old:
+                parent._modules[name] = new
 
 
-def replace_literal(node: fx.Node, before: int, after: int) -> None:
+def in_sequence(*modules: nn.Module, like: nn.Module) -> nn.Sequential:
+    """Modules one behind the other, in the mode (training or not) of the one whose place they take."""
+    new = nn.Sequential(*modules)
+    for module in (new, *(m for m in modules if m is not like)):
+        module.training = like.training
+    return new
+
+
+# --- numbers in the user's code ---------------------------------------------------------------------------
+
+
+def channel_size(view: fx.Node, dim: int) -> Any:
+    """What a view or reshape says of the dimension of the channels: the 2048 of x.view(-1, 2048), a node, or
+    None where it says nothing."""
+    sizes, _ = _sizes(view)
+    return sizes[dim] if dim < len(sizes) else None
+
+
+def set_channel_size(view: fx.Node, dim: int, size: int) -> None:
     """Write another number in its place."""
-
-    def swap(argument: Any) -> Any:
-        return after if _is(argument, before) else argument
-
-    node.args = fx.node.map_aggregate(node.args, swap)
-    node.kwargs = fx.node.map_aggregate(dict(node.kwargs), swap)
+    sizes, packed = _sizes(view)
+    sizes[dim] = size
+    view.args = (view.args[0], tuple(sizes)) if packed else (view.args[0], *sizes)
 
 
-def _is(argument: Any, value: int) -> bool:
-    return isinstance(argument, int) and not isinstance(argument, bool) and argument == value
+def _sizes(view: fx.Node) -> tuple[list[Any], bool]:
+    """The sizes that a view or reshape names, and whether they are in one tuple."""
+    if view.op == "call_module" or view.target not in VIEWS or len(view.args) < 2:
+        return [], False
+    packed = isinstance(view.args[1], tuple | list)
+    return list(view.args[1] if packed else view.args[1:]), packed  # type: ignore[arg-type]
+
+
+def size_readers(tensor: fx.Node, scalars: set[fx.Node], dim: int, ndim: int) -> Iterator[fx.Node]:
+    """The nodes that take the number of channels, or an unknown number, from a tensor: x.shape[1]."""
+    for user in tensor.users:
+        if user not in scalars:
+            continue
+        whole = user.target in (getattr, "size") and len(user.args) == (2 if user.target is getattr else 1)
+        if user.target is getattr and user.args[1] not in ("shape", "T", "mT"):
+            continue  # x.device, x.dtype
+        if user.target in ("dim", "ndimension", "get_device"):
+            continue
+        if user.target == "size" and not whole:
+            if isinstance(user.args[1], int) and user.args[1] % ndim != dim:
+                continue
+            yield user
+        elif whole:
+            for entry in user.users:
+                at = entry.args[1] if len(entry.args) > 1 and entry in scalars else None
+                span = range(ndim)[at] if isinstance(at, int | slice) else range(ndim)
+                if dim in (span if isinstance(span, range) else [span]):
+                    yield entry if entry in scalars else user
+        else:
+            yield user
+
+
+def consumers(number: fx.Node, scalars: set[fx.Node]) -> set[fx.Node]:
+    """The operations that a number goes into in the end, through arithmetic."""
+    if number not in scalars:
+        return {number}
+    return {end for user in number.users for end in consumers(user, scalars)}
+
+
+def origins(number: fx.Node, scalars: set[fx.Node]) -> set[fx.Node]:
+    """The tensors that a number was read from, through arithmetic."""
+    if number not in scalars:
+        return {number}
+    return {start for source in number.all_input_nodes for start in origins(source, scalars)}
+
+
+# --- a graph instead of forward() -------------------------------------------------------------------------
+
+
+def unused_name(model: nn.Module, stem: str) -> str:
+    """A name that the model has not given away yet.
+
+    >>> unused_name(nn.Sequential(nn.ReLU()), "copies")
+    'copies_0'
+    """
+    number = 0
+    while hasattr(model, f"{stem}_{number}"):
+        number += 1
+    return f"{stem}_{number}"
 
 
 def restore_dropout(graph: fx.Graph, model: nn.Module) -> None:
     """A traced F.dropout has its `training` flag fixed: make it a module that follows the model's mode."""
-    kinds = {nn.functional.dropout: nn.Dropout, nn.functional.dropout2d: nn.Dropout2d}
-    for number, node in enumerate(list(graph.nodes)):
+    kinds = {F.dropout: nn.Dropout, F.dropout1d: nn.Dropout1d, F.dropout2d: nn.Dropout2d}
+    for node in list(graph.nodes):
         if node.op == "call_function" and node.target in kinds:
             p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
+            if node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True) is not False:
+                continue  # always on, whatever the mode
             source = node.args[0] if node.args else node.kwargs["input"]
-            model.add_module(f"dropout_{number}", kinds[node.target](p))
+            name = unused_name(model, "dropout")
+            model.add_module(name, kinds[node.target](p).train(model.training))
             with graph.inserting_after(node):
-                new = graph.call_module(f"dropout_{number}", (source,))
+                new = graph.call_module(name, (source,))
             node.replace_all_uses_with(new)
             graph.erase_node(node)
 
 
-def to_module(model: nn.Module, graph: fx.Graph) -> fx.GraphModule:
-    """The model with a changed graph in place of its forward(), in the same modes and under the same name."""
+def to_module(model: nn.Module, graph: fx.Graph) -> nn.Module:
+    """The model with a changed graph in place of its forward(): still of the user's class, by inheritance."""
     restore_dropout(graph, model)
-    modes = {name: module.training for name, module in model.named_modules()}
-    result = fx.GraphModule(model, graph, class_name=type(model).__name__)
-    for name, module in result.named_modules():
-        module.training = modes.get(name, model.training)
-    return result
+    for node in graph.nodes:  # constants that were in the code move with the model from now on
+        if node.op == "get_attr" and isinstance(vars(model).get(str(node.target)), Tensor):
+            value = model.__dict__.pop(str(node.target))
+            model.register_buffer(str(node.target), value, persistent=False)
+    traced = fx.GraphModule(model, graph, class_name=type(model).__name__)
+    if isinstance(model, fx.GraphModule):
+        modes = {name: module.training for name, module in model.named_modules()}
+        for name, module in traced.named_modules():
+            module.training = modes.get(name, model.training)
+        return traced
+    kind = type(model)
+    body = {"forward": type(traced).forward, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    model.__class__ = types.new_class(kind.__name__, (kind,), {}, lambda space: space.update(body))
+    return model

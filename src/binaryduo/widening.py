@@ -36,7 +36,7 @@ def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, times: i
     if layer.bias is not None or times != 0:
         old = torch.zeros(size).to(weight) if layer.bias is None else layer.bias
         new = old.repeat(copies) + shift_vector(size, copies, times, weight)
-        layer.bias = nn.Parameter(new) if layer.bias is None else _parameter(new, layer.bias)
+        layer.bias = _parameter(new, weight if layer.bias is None else layer.bias)
     if isinstance(layer, nn.Linear):
         layer.out_features = size * copies
     else:
@@ -44,19 +44,20 @@ def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, times: i
 
 
 @torch.no_grad()
-def widen_norm(norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, times: int, incoming: int) -> None:
+def widen_norm(
+    norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, times: int, incoming: int, like: Tensor
+) -> None:
     """An ordinary BN over all copies; the shift that its input carries moves into the mean."""
     size = norm.num_features
-    like = next((t for t in (norm.weight, norm.running_mean) if t is not None), torch.empty(0))
+    like = next((t for t in (norm.weight, norm.bias, norm.running_mean) if t is not None), like)
     shift = shift_vector(size, copies, 1, like)
     norm.num_features = size * copies
     if norm.running_mean is not None and norm.running_var is not None:
         norm.running_mean = norm.running_mean.repeat(copies) + incoming * shift
         norm.running_var = norm.running_var.repeat(copies)
-    if not norm.affine:
-        norm.affine = True
-        norm.weight = nn.Parameter(torch.ones_like(shift))
-        norm.bias = nn.Parameter(times * shift)
-    else:
-        norm.weight = _parameter(norm.weight.repeat(copies), norm.weight)
-        norm.bias = _parameter(norm.bias.repeat(copies) + times * shift, norm.bias)
+    norm.affine = True
+    weight, bias = norm.weight, norm.bias
+    one = nn.Parameter(like.new_ones(size)) if weight is None else weight
+    norm.weight = _parameter(one.repeat(copies), one)
+    zero = nn.Parameter(like.new_zeros(size), requires_grad=one.requires_grad) if bias is None else bias
+    norm.bias = _parameter(zero.repeat(copies) + times * shift, zero)

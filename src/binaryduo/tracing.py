@@ -1,0 +1,164 @@
+"""A model's graph by torch.fx, with its own module names, and the shape of every tensor in it."""
+
+import copy
+import inspect
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from binaryduo.errors import GraphError
+
+# Their forward() is one operation for us. A subclass that keeps it is one too.
+_WHOLE = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
+_INPLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
+
+
+class Tracer(fx.Tracer):
+    """Traces into user code and stops at torch's and our own modules, and at subclasses that add nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace_asserts = True
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        home = getattr(type(m).forward, "__module__", "")
+        inner = getattr(getattr(type(m), "_conv_forward", None), "__module__", home)
+        whole = isinstance(m, _WHOLE) and all(h.startswith("torch.nn.") for h in (home, inner))
+        ours = home.startswith("binaryduo.") and not any(True for _ in m.children())
+        return whole or ours or super().is_leaf_module(m, module_qualified_name)
+
+    def path_of_module(self, mod: nn.Module) -> str:
+        try:
+            return super().path_of_module(mod)
+        except NameError:
+            if isinstance(mod, nn.Sequential):  # a slice, self.features[:3], has no name but its parts have
+                return ""
+            raise
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model itself where `torch.compile` has wrapped it.
+
+    >>> unwrap(nn.ReLU())
+    ReLU()
+    """
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """A deep copy of the model, out of its compiled wrapper; names the module that cannot be copied.
+
+    >>> copied(nn.ReLU())
+    ReLU()
+    """
+    model = unwrap(model)
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        for name, module in model.named_modules():
+            for key, value in vars(module).items():
+                if isinstance(value, Tensor) and not value.is_leaf:
+                    raise GraphError(
+                        f"module {name!r} computes its {key!r} from other parameters (weight_norm, "
+                        f"spectral_norm, pruning): remove that first, add it again to the result"
+                    ) from error
+        raise GraphError(f"{type(model).__name__} cannot be copied: {error}") from error
+
+
+def trace(model: nn.Module, given: int = 1) -> fx.Graph:
+    """The model's graph, with its own module names; refuses what fx cannot follow, and says why.
+
+    The first `given` arguments of forward() are inputs, the others keep their defaults.
+
+    >>> [n.op for n in trace(nn.Sequential(nn.ReLU())).nodes]
+    ['placeholder', 'call_module', 'output']
+    """
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    defaults = {p.name: p.default for p in parameters[given:] if p.default is not inspect.Parameter.empty}
+    try:
+        return Tracer().trace(model, defaults if defaults else None)
+    except Exception as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise GraphError(
+            f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on "
+            f"data cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
+        ) from error
+
+
+def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
+    """The example as a tuple of tensors; a tensor alone becomes a tuple of one.
+
+    >>> len(as_inputs(torch.zeros(1, 3)))
+    1
+    """
+    inputs = tuple(example_input) if isinstance(example_input, tuple | list) else (example_input,)
+    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
+        raise GraphError("example_input must be a tensor (or a tuple of tensors) as the model takes it")
+    return inputs
+
+
+class _Recorder(fx.Interpreter):
+    """Runs the graph and keeps the shape of every tensor; names the node where it fails."""
+
+    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(module, garbage_collect_values=True, graph=graph)
+        self.extra_traceback = False
+        self.shapes: dict[fx.Node, tuple[int, ...] | None] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            value = super().run_node(n)
+        except Exception as error:
+            where = f"module {n.target!r}" if n.op == "call_module" else f"operation {n.name!r}"
+            raise GraphError(f"the example input does not go through {where}: {error}") from error
+        tensors = next(tensors_in(value), None) is not None
+        self.shapes[n] = tuple(value.shape) if isinstance(value, Tensor) else () if tensors else None
+        return value
+
+
+def tensors_in(value: Any) -> Iterator[Tensor]:
+    """All tensors in nested tuples, lists and dictionaries, in order.
+
+    >>> len(list(tensors_in({"a": (torch.zeros(1), 2)})))
+    1
+    """
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict | tuple | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(item)
+
+
+def run_shapes(module: nn.Module, graph: fx.Graph, inputs: tuple[Tensor, ...]) -> dict[fx.Node, Any]:
+    """The shape of every tensor when the model is run on the inputs; () for a tuple of tensors, None for
+    what is no tensor at all."""
+    recorder = _Recorder(module, graph)
+    with torch.no_grad():
+        recorder.run(*inputs)
+    return recorder.shapes
+
+
+def functionalise(graph: fx.Graph, model: nn.Module) -> None:
+    """Let whoever reads a tensor after it was changed in place read the change's result instead, so that a
+    conversion inserted before the change does not hide it from them."""
+    place = {node: at for at, node in enumerate(graph.nodes)}
+    for node in list(graph.nodes):
+        if not node.args or not isinstance(node.args[0], fx.Node) or not _in_place(node, model):
+            continue
+        for user in list(node.args[0].users):
+            if place[user] > place[node]:
+                user.replace_input_with(node.args[0], node)
+
+
+def _in_place(node: fx.Node, model: nn.Module) -> bool:
+    if node.op == "call_method":
+        return str(node.target).endswith("_") and not str(node.target).endswith("__")
+    if node.op == "call_function":
+        name = getattr(node.target, "__name__", "")
+        written = node.target in _INPLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+        return written or node.kwargs.get("inplace") is True
+    return node.op == "call_module" and getattr(model.get_submodule(str(node.target)), "inplace", False) is True
