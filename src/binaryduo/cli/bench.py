@@ -2,9 +2,10 @@
 
 import typer
 
-from binaryduo.cli import bench_layers
+from binaryduo.cli import bench_layers, bench_mismatch
 
 bench_app = typer.Typer(
     help="Measure speed on this machine, as ratios against named peers.", no_args_is_help=True
 )
 bench_app.command("layers")(bench_layers.layers)
+bench_app.command("mismatch")(bench_mismatch.mismatch)

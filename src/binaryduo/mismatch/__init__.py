@@ -8,9 +8,31 @@
 Paper: Section 4, Appendices B, C and H.
 """
 
+from binaryduo.mismatch.esg import expected_cosine
+from binaryduo.mismatch.landscapes import loss_curve, loss_panels, loss_surface, surface_panel
 from binaryduo.mismatch.profile_result import LayerProfile, Profile, plot_profiles
 from binaryduo.mismatch.profiling import compare_stes, profile
 from binaryduo.mismatch.similarity import cosine
+from binaryduo.mismatch.sweeps import BINARY_STES, FIGURE_CASES, PRECISIONS, Case, select, sweep
 from binaryduo.mismatch.toy import ToyProblem
 
-__all__ = ["LayerProfile", "Profile", "ToyProblem", "compare_stes", "cosine", "plot_profiles", "profile"]
+__all__ = [
+    "BINARY_STES",
+    "FIGURE_CASES",
+    "PRECISIONS",
+    "Case",
+    "LayerProfile",
+    "Profile",
+    "ToyProblem",
+    "compare_stes",
+    "cosine",
+    "expected_cosine",
+    "loss_curve",
+    "loss_panels",
+    "loss_surface",
+    "plot_profiles",
+    "profile",
+    "select",
+    "surface_panel",
+    "sweep",
+]

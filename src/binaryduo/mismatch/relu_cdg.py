@@ -19,6 +19,7 @@ from binaryduo.errors import BinaryDuoError
 from binaryduo.mismatch.network import Trace
 
 _SLACK = 1 + 1e-9
+_CHUNK = 8192  # candidates at a time: a few megabytes for each layer behind
 
 
 def layer_sum(
@@ -30,16 +31,15 @@ def layer_sum(
     """
     x = trace.inputs[layer]
     reach = step * x.abs().amax(1, keepdim=True)
-    sample, unit = _candidates(trace, weights, layer, reach).nonzero(as_tuple=True)
+    candidates = _candidates(trace, weights, layer, reach).nonzero()
     delta = delta.clone()
     sums = torch.zeros_like(weights[layer])
-    if len(sample):
-        segments = _follow(trace, weights, layer, sample, unit, reach)
-        kinked, kinks = segments.kinked()
-        sample, unit = sample[kinked], unit[kinked]
-        delta[sample, unit] = 0  # these are added below instead
-        distance = step * x[sample].abs()  # (P, in)
-        up, down = kinks.changes(distance)
+    for sample, unit in (part.unbind(1) for part in torch.split(candidates, _CHUNK)):
+        near = _kink_in_reach(trace, weights, layer, sample, unit, reach)
+        sample, unit = sample[near], unit[near]
+        kinks = _follow(trace, weights, layer, sample, unit, reach)
+        delta[sample, unit] = 0  # these are added here instead
+        up, down = kinks.changes(step * x[sample].abs())
         change = (up - down) * (residual[sample].unsqueeze(1) + (up + down) / 2) * x[sample].sign()
         chooser = torch.zeros(len(sums), len(unit), dtype=x.dtype, device=x.device)
         chooser[unit, torch.arange(len(unit), device=x.device)] = 1
@@ -62,6 +62,20 @@ def _candidates(trace: Trace, weights: list[Tensor], layer: int, reach: Tensor) 
     return found & (z >= -reach)  # a unit that stays off changes nothing
 
 
+def _kink_in_reach(
+    trace: Trace, weights: list[Tensor], layer: int, sample: Tensor, unit: Tensor, reach: Tensor
+) -> Tensor:
+    """(P,) booleans: whether the unit itself or any behind it, moving at its present slope, meets zero."""
+    own, far = trace.pre[layer][sample, unit], reach[sample] * _SLACK
+    values = [z[sample] for z in trace.pre[layer + 1 :]]
+    entry = weights[layer + 1].T[unit]
+    slopes, _ = _slopes(own, torch.ones_like(own), entry, values, weights[layer + 1 : -1], weights[-1])
+    found = own.abs() <= far.squeeze(1)
+    for z, slope in zip(values, slopes, strict=True):
+        found |= (z.abs() <= far * slope.abs()).any(1)
+    return found
+
+
 class _Segments:
     """The output's change along both directions of P candidates, as a first slope and later kinks.
 
@@ -79,21 +93,6 @@ class _Segments:
         self.rows.append(rows)
         self.at.append(at)
         self.turn.append(turn)
-
-    def kinked(self) -> tuple[Tensor, "_Segments"]:
-        """The candidates with any kink, and their segments alone."""
-        count = len(self.slope) // 2
-        any_kink = torch.zeros(2 * count, dtype=torch.bool, device=self.slope.device)
-        for rows in self.rows:
-            any_kink[rows] = True
-        keep = (any_kink[:count] | any_kink[count:]).nonzero().squeeze(1)
-        both = torch.cat([keep, keep + count])
-        place = torch.full((2 * count,), -1, device=keep.device)
-        place[both] = torch.arange(len(both), device=keep.device)
-        part = _Segments(self.slope[both])
-        for rows, at, turn in zip(self.rows, self.at, self.turn, strict=True):
-            part.add(place[rows], at, turn)
-        return keep, part
 
     def changes(self, distance: Tensor) -> tuple[Tensor, Tensor]:
         """U upward and U downward at the distances (P, in): two tensors of that shape."""

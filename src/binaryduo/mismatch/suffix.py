@@ -34,7 +34,8 @@ class _LeafTracer(fx.Tracer):
     """Keeps every module without children whole, so that layers and activations are single nodes."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return not any(True for _ in m.children()) or m.__module__.startswith("torch.nn")
+        childless = next(m.children(), None) is None
+        return childless or (m.__module__.startswith("torch.nn") and not isinstance(m, nn.Sequential))
 
 
 @dataclass

@@ -102,7 +102,8 @@ class ToyProblem:
             self._targets = torch.cat(list(map_blocks(work, self.blocks)))
         return self._targets
 
-    def _targets_of(self, index: int) -> Tensor:
+    def targets_of(self, index: int) -> Tensor:
+        """The targets of block `index`, (B,)."""
         return self.targets[index * self.BLOCK : (index + 1) * self.BLOCK]
 
     # --- loss and gradients ---------------------------------------------------------------------------
@@ -110,7 +111,8 @@ class ToyProblem:
     def _weights(self) -> list[Tensor]:
         return [self.weights[name] for name in self.layers]
 
-    def _trace(self, index: int) -> Trace:
+    def trace(self, index: int) -> Trace:
+        """The evaluating network's forward pass over block `index`."""
         return forward(self._block(index), self._weights(), self.levels)
 
     def loss(self) -> float:
@@ -121,8 +123,8 @@ class ToyProblem:
         0.0
         """
         _ = self.targets
-        work = lambda i: cdg.half_squared_loss(self._trace(i).output, self._targets_of(i))  # noqa: E731
-        sizes = [len(self._targets_of(i)) for i in range(self.blocks)]
+        work = lambda i: cdg.half_squared_loss(self.trace(i).output, self.targets_of(i))  # noqa: E731
+        sizes = [len(self.targets_of(i)) for i in range(self.blocks)]
         parts = map_blocks(work, self.blocks)
         return sum(size * part for size, part in zip(sizes, parts, strict=True)) / self.samples
 
@@ -134,8 +136,8 @@ class ToyProblem:
         chosen = stes.get(self.ste if ste is None else ste)
 
         def work(index: int) -> list[Tensor]:
-            trace = self._trace(index)
-            residual = trace.output - self._targets_of(index)
+            trace = self.trace(index)
+            residual = trace.output - self.targets_of(index)
             return gradient_sums(trace, sensitivities(trace, residual, self._weights(), self.levels, chosen))
 
         return self._mean(work, progress)
@@ -153,8 +155,8 @@ class ToyProblem:
             raise unknown_name("method", method, ["fast", "brute"])
 
         def work(index: int) -> list[Tensor]:
-            trace = self._trace(index)
-            return cdg.block_sums(trace, self._targets_of(index), self._weights(), self.levels, step)
+            trace = self.trace(index)
+            return cdg.block_sums(trace, self.targets_of(index), self._weights(), self.levels, step)
 
         return self._mean(work, progress)
 
@@ -191,7 +193,7 @@ class ToyProblem:
         ]
 
         def work(index: int) -> list[Tensor]:
-            trace, targets = self._trace(index), self._targets_of(index)
+            trace, targets = self.trace(index), self.targets_of(index)
             return [
                 esg.block_differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype)
                 for i in range(self.hidden_layers)

@@ -1,0 +1,45 @@
+"""Appendix C, step sizes: the cosines of Figure 3 for ε from 1e-4 to 1e-2.
+
+Claim: the gap between ternary and binary is there in every layer at every ε, and all STEs are alike. The
+paper prints no numbers. Ours: results/appendix_c_steps, mean ± standard deviation over five seeds.
+
+Chosen before running: He initialisation, seeds 0 to 4, one million samples,
+ε = 1e-4, 3e-4, 1e-3, 3e-3, 1e-2.
+"""
+
+from _experiment import Experiment, Row, Unit, Verdict, main
+from claims import gap_at_every_step, no_ste_closes_the_gap
+
+from binaryduo.mismatch import FIGURE_CASES, plots, select, sweep
+
+STEPS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+
+
+def units(profile: str) -> list[Unit]:
+    samples, seeds = (1_000_000, 5) if profile == "full" else (20_000, 2)
+    levels = list(dict.fromkeys(case.levels for case in FIGURE_CASES))
+    return [
+        {"seed": seed, "levels": level, "samples": samples, "steps": list(STEPS)}
+        for seed in range(seeds)
+        for level in levels
+    ]
+
+
+def measure(unit: Unit) -> list[Row]:
+    cases = [case for case in FIGURE_CASES if case.levels == unit["levels"]]
+    return sweep(cases, unit["steps"], seeds=[unit["seed"]], samples=unit["samples"])
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    per_step = [no_ste_closes_the_gap(select(rows, step=step), f"he, ε = {step:g}") for step in STEPS]
+    return [gap_at_every_step(rows, "ε", "he initialisation"), *per_step]
+
+
+def draw(rows: list[Row]) -> dict[str, object]:
+    return {"steps.png": plots.panels(rows, "ε", f"CDG, he initialisation, {rows[0]['samples']:,} samples")}
+
+
+EXPERIMENT = Experiment("appendix_c_steps", "Appendix C: cosines against ε", units, measure, verdicts, draw)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

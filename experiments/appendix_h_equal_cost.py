@@ -1,0 +1,103 @@
+"""Appendix H: is CDG the more reliable estimator at equal cost?
+
+Claim: with the same number of evaluations CDG is more reliable than ESG; the paper infers it from full
+precision alone (near 1 against around 0.7) and asks for more study.
+
+How it is judged here: the estimate is made twice for the same two networks, on two independent data sets (and
+with independent directions), by CDG and by ESG with N = d pairs, which is the same number of evaluations in
+the hidden layers. The cosine of the two estimates is the estimator's reliability.
+
+Chosen before running: He initialisation, seeds 0 to 4; full precision, ternary, binary; 32,768 samples;
+ε = σ = 1e-3 and 1e-2. ESG's σ moves all weights of a layer at once, by √d·σ together.
+"""
+
+from _experiment import Experiment, Row, Unit, Verdict, all_of, by_seed, judge, main, margin
+from matplotlib.figure import Figure
+
+from binaryduo.mismatch import Case, ToyProblem, cosine, plots, select
+
+LAYERS = ("fc1", "fc2", "fc3")
+STEPS = (1e-3, 1e-2)
+
+
+def units(profile: str) -> list[Unit]:
+    samples, seeds, width = (32_768, 5, 32) if profile == "full" else (2_000, 2, 6)
+    return [
+        {"seed": seed, "levels": levels, "samples": samples, "width": width, "step": step}
+        for seed in range(seeds)
+        for levels in (None, 3, 2)
+        for step in STEPS
+    ]
+
+
+def measure(unit: Unit) -> list[Row]:
+    seed, pairs = unit["seed"], unit["width"] ** 2
+    one = ToyProblem(unit["width"], samples=unit["samples"], levels=unit["levels"], seed=seed)
+    two = ToyProblem(unit["width"], samples=unit["samples"], levels=unit["levels"], seed=1_000 + seed)
+    two.weights, two.target_weights = one.weights, one.target_weights
+    step = unit["step"]
+    estimates = {
+        "cdg": (one.cdg(step), two.cdg(step)),
+        "esg": (one.esg(step, pairs, seed=2 * seed), two.esg(step, pairs, seed=2 * seed + 1)),
+    }
+    return [{**unit, "estimator": name, "cosine": cosine(*pair)} for name, pair in estimates.items()]
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    out = []
+    for levels in (None, 3, 2):
+        for step in STEPS:
+            some = select(rows, levels=levels, step=step)
+            parts, text = [], []
+            for layer in LAYERS:
+                a = by_seed(select(some, estimator="cdg"), layer)
+                b = by_seed(select(some, estimator="esg"), layer)
+                gap = [a[s] - b[s] for s in sorted(a) if s in b]
+                parts.append(judge(gap))
+                middle, half = margin(gap)
+                text.append(f"{layer} {middle:+.3f} ± {half:.3f}")
+            out.append(
+                Verdict(
+                    "CDG is more reliable than ESG at equal cost, in every hidden layer",
+                    f"{Case(levels).label}, ε = σ = {step:g}",
+                    all_of(parts),
+                    "reliability of CDG − ESG: " + ", ".join(text),
+                )
+            )
+    return out
+
+
+def draw(rows: list[Row]) -> dict[str, Figure]:
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(LAYERS), sharey=True)
+    groups = [(levels, step) for levels in (None, 3, 2) for step in STEPS]
+    for axes, layer in zip(panels, LAYERS, strict=True):
+        for i, estimator in enumerate(("cdg", "esg")):
+            points = [
+                plots.spread_of(select(rows, levels=levels, step=step, estimator=estimator), layer)
+                for levels, step in groups
+            ]
+            x = [k + (i - 0.5) * 0.4 for k in range(len(groups))]
+            axes.bar(
+                x,
+                [p[0] for p in points],
+                0.4,
+                yerr=[p[1] for p in points],
+                capsize=2,
+                label=estimator.upper(),
+            )
+        names = [f"{Case(levels).label}\n{step:g}" for levels, step in groups]
+        axes.set_xticks(range(len(groups)), names, fontsize=7, rotation=45, ha="right")
+        axes.set_title(layer, loc="left")
+        axes.grid(axis="y", alpha=0.3)
+    panels[0].set_ylabel("cosine of two independent estimates")
+    panels[-1].legend(loc="lower left")
+    return {"equal_cost.png": figure}
+
+
+EXPERIMENT = Experiment(
+    "appendix_h_equal_cost", "Appendix H: CDG and ESG at equal cost", units, measure, verdicts, draw
+)
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

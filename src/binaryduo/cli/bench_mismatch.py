@@ -1,0 +1,51 @@
+"""`binaryduo bench mismatch`: the fast CDG against brute force."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def mismatch(
+    levels: Annotated[int, typer.Option(help="Levels of the activation: 2 binary, 3 ternary, …")] = 2,
+    samples: Annotated[
+        int, typer.Option(help="Samples of the toy problem; the paper uses a million.")
+    ] = 1_000_000,
+    evaluations: Annotated[
+        int, typer.Option(help="Brute-force evaluations to time; the rest is scaled.")
+    ] = 8,
+    scaling: Annotated[
+        list[int] | None, typer.Option(help="Also time the fast CDG at this many samples; may be repeated.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
+) -> None:
+    """Time the CDG of all layers, fast and by brute force, and print the ratio.
+
+    Brute force is Algorithm 1 in its fastest plain form: float32, whole forward passes in blocks that fit the
+    cache, on all cores. Only a few of its evaluations are run; each takes the same time.
+    """
+    import json
+
+    from binaryduo.cli.progress import progress_bar
+    from binaryduo.mismatch.timing import compare_with_brute_force, scale
+
+    with progress_bar("timing") as progress:
+        result = compare_with_brute_force(levels, samples, evaluations, progress=progress)
+    typer.echo(f"toy problem, {levels} levels, {samples:,} samples, {result['threads']} threads")
+    typer.echo(f"fast, all {result['weights']:,} weights      {result['fast_seconds']:10.2f} s")
+    typer.echo(
+        f"brute force, float32        {result['brute_seconds']:10.0f} s   "
+        f"({result['evaluations_needed']:,} evaluations; {result['evaluations_timed']} timed, "
+        f"{result['evaluation_seconds']:.3f} s each)"
+    )
+    typer.echo(f"ratio                       {result['ratio']:10.0f}")
+    if scaling:
+        with progress_bar("scaling") as progress:
+            result["scaling"] = scale(scaling, levels, progress=progress)
+        for row in result["scaling"]:
+            typer.echo(
+                f"{row['samples']:>12,} samples {row['seconds']:8.2f} s  "
+                f"{row['microseconds_per_sample']:6.2f} µs each, peak memory {row['peak_mb']:,.0f} MB"
+            )
+    if out is not None:
+        out.write_text(json.dumps(result, indent=1) + "\n")

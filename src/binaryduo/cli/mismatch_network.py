@@ -1,0 +1,133 @@
+"""`binaryduo mismatch network`: the gradient mismatch of a real network, layer by layer."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binaryduo.errors import ArgumentError, CheckpointError, DataError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+def network(
+    name: Annotated[str, typer.Argument(help="vgg7, alexnet, resnet18, resnet18-sc or mlp.")],
+    data: Annotated[str, typer.Option(help="A data set's name, or an .npz file with images and labels.")],
+    weights: Annotated[
+        Path | None, typer.Option(help="Trained weights (.safetensors); without them the network is random.")
+    ] = None,
+    variant: Annotated[str, typer.Option(help="baseline, coupled or decoupled.")] = "baseline",
+    levels: Annotated[int | None, typer.Option(help="Levels of the activations.")] = None,
+    width: Annotated[float, typer.Option(help="Width multiplier of the network.")] = 1.0,
+    images: Annotated[int, typer.Option(help="How many images to use.")] = 2000,
+    coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
+    step: Annotated[float, typer.Option(help="CDG's step ε.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Seed of the drawn weights (and of random weights).")] = 0,
+    ste: Annotated[list[str] | None, typer.Option(help="Compare these STEs; may be repeated.")] = None,
+    define: Annotated[
+        Path | None, typer.Option(help="A Python file of yours that registers an STE; it is run first.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the picture into this file.")] = None,
+) -> None:
+    """Compare the coarse gradient with the CDG in each layer of a network: is this STE better?"""
+    import json
+    import runpy
+
+    import torch
+    from torch.nn import functional as F
+
+    from binaryduo import models
+    from binaryduo.cli.progress import progress_bar
+    from binaryduo.mismatch import compare_stes, plot_profiles
+
+    if define is not None:
+        if not define.is_file():
+            raise ArgumentError(f"{define} is no file: give a Python file that calls binaryduo.ste.register")
+        runpy.run_path(str(define))
+    x, y = _images(data, images)
+    torch.manual_seed(seed)
+    model = models.build(
+        name,
+        variant,  # type: ignore[arg-type]
+        num_classes=int(y.max()) + 1,
+        levels=levels,
+        width=width,
+        in_channels=x.shape[1],
+        image_size=x.shape[2],
+    )
+    if weights is None:
+        typer.echo(
+            "no --weights given: the network is random, its batch statistics are taken from the images"
+        )
+        _settle(model, x)
+    else:
+        _load(model, weights)
+    with progress_bar(f"{name}, {len(x)} images") as progress:
+        profiles = compare_stes(
+            model, F.cross_entropy, x, y, ste or [], step, coordinates, seed, progress=progress
+        )
+    for profile in profiles:
+        typer.echo(str(profile) + "\n")
+    if out is not None:
+        out.write_text(json.dumps([profile.to_dict() for profile in profiles], indent=1) + "\n")
+    if plot is not None:
+        plot_profiles(profiles, plot)
+        typer.echo(f"picture: {plot}")
+
+
+def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
+    """The first images of a data set's test part, or of a file: `images` (N, C, H, W) and `labels` (N,)."""
+    from importlib import import_module
+
+    import numpy as np
+    import torch
+
+    if data.endswith(".npz"):
+        try:
+            with np.load(data, allow_pickle=False) as arrays:
+                images, labels = arrays["images"], arrays["labels"]
+        except (OSError, KeyError, ValueError) as error:
+            raise DataError(
+                f"{data} has no arrays `images` and `labels` that can be read ({error})"
+            ) from None
+        return torch.from_numpy(images[:count]).float(), torch.from_numpy(labels[:count]).long()
+    sets: Any = import_module("binaryduo.data")
+    found = sets.load(data)
+    xs, ys, have = [], [], 0
+    for batch in found.test.batches(sets.Plan(batch=min(count, 500), train=False)):
+        xs.append(batch.images)
+        ys.append(batch.labels)
+        have += len(batch.labels)
+        if have >= count:
+            break
+    return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count]
+
+
+def _settle(model: "nn.Module", images: "Tensor") -> None:
+    """Let batch normalisation see the images, as it would have in training."""
+    import torch
+
+    model.train()
+    with torch.no_grad():
+        for _ in range(20):
+            model(images[:200])
+
+
+def _load(model: "nn.Module", path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        tensors = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} could not be read as safetensors ({error})") from None
+    wanted = model.state_dict()
+    # A training checkpoint also holds the optimizer; its model's tensors are marked by a prefix.
+    for mark in ("", "model.", "model/"):
+        if all(mark + key in tensors for key in wanted):
+            model.load_state_dict({key: tensors[mark + key] for key in wanted})
+            return
+    missing = next(key for key in wanted if key not in tensors)
+    raise CheckpointError(f"{path} has no tensor {missing!r}: it belongs to another network or variant")

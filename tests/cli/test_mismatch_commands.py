@@ -1,0 +1,116 @@
+"""The commands that measure gradient mismatch, run as a user would."""
+
+import json
+
+import numpy as np
+import pytest
+
+from binaryduo.cli.app import run
+
+
+def call(*arguments):
+    """Run a command; typer leaves by SystemExit."""
+    with pytest.raises(SystemExit) as left:
+        run([str(a) for a in arguments])
+    return left.value.code
+
+
+SMALL = ("--samples", 500, "--width", 6)
+
+
+def test_toy_prints_a_row_for_each_case(capsys, tmp_path):
+    out = tmp_path / "rows.json"
+    code = call("mismatch", "toy", "--levels", 3, "--levels", "none", "--step", 0.1, *SMALL, "--out", out)
+    assert code == 0
+    text = capsys.readouterr().out
+    assert "ternary" in text
+    assert "full precision" in text
+    assert [row["levels"] for row in json.loads(out.read_text())] == [3, None]
+
+
+@pytest.mark.parametrize("verb", ["figure3", "steps"])
+def test_figures(verb, tmp_path, capsys):
+    picture = tmp_path / "p.png"
+    assert call("mismatch", verb, *SMALL, "--seeds", 2, "--plot", picture) == 0
+    assert picture.read_bytes()[1:4] == b"PNG"
+    assert "swishsign" in capsys.readouterr().out
+
+
+def test_sigmas(tmp_path):
+    picture = tmp_path / "p.png"
+    assert call("mismatch", "sigmas", *SMALL, "--pairs", 4, "--step", 0.1, "--plot", picture) == 0
+    assert picture.exists()
+
+
+def test_curves_and_surface(tmp_path):
+    curves, surface = tmp_path / "c.png", tmp_path / "s.png"
+    assert call("mismatch", "curves", "--few", 50, "--many", 100, "--plot", curves) == 0
+    assert call("mismatch", "surface", "--samples", 50, "--plot", surface, "--out", tmp_path / "s.json") == 0
+    assert curves.exists()
+    assert surface.exists()
+    assert len(json.loads((tmp_path / "s.json").read_text())["losses"]) == 61
+
+
+def test_bad_levels_are_one_sentence(capsys):
+    assert call("mismatch", "toy", "--levels", "many") == 2
+    assert "levels must be a whole number or none" in capsys.readouterr().err
+
+
+def test_bench_prints_the_ratio(capsys, tmp_path):
+    out = tmp_path / "bench.json"
+    code = call("bench", "mismatch", "--samples", 2000, "--evaluations", 2, "--scaling", 1000, "--out", out)
+    assert code == 0
+    assert "ratio" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert result["evaluations_needed"] == 6208
+    assert result["ratio"] == pytest.approx(result["brute_seconds"] / result["fast_seconds"])
+    assert result["scaling"][0]["samples"] == 1000
+
+
+@pytest.fixture
+def images(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "images.npz"
+    np.savez(path, images=rng.normal(size=(30, 1, 28, 28)).astype(np.float32), labels=np.arange(30) % 10)
+    return path
+
+
+def test_network_compares_stes(images, tmp_path, capsys):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from binaryduo.ste import STE, get, register\n"
+        "r = get('relu1')\n"
+        "register(STE('my-ste', r.function, lambda x, k: r.derivative(x, k) * 2, 1.0, None, 'mine'))\n"
+    )
+    out, picture = tmp_path / "p.json", tmp_path / "p.png"
+    code = call(
+        *("mismatch", "network", "mlp", "--data", images, "--coordinates", 3, "--step", 0.05),
+        *("--ste", "relu1", "--ste", "my-ste", "--define", plugin, "--out", out, "--plot", picture),
+    )
+    assert code == 0
+    assert "my-ste" in capsys.readouterr().out
+    assert [profile["ste"] for profile in json.loads(out.read_text())] == ["relu1", "my-ste"]
+    assert picture.exists()
+
+
+def test_network_with_weights(images, tmp_path, capsys):
+    from safetensors.torch import save_file
+
+    from binaryduo import models
+
+    model = models.build("mlp", num_classes=10)
+    weights = tmp_path / "w.safetensors"
+    save_file({f"model/{k}": v for k, v in model.state_dict().items()}, weights)
+    command = ("mismatch", "network", "mlp", "--data", images, "--coordinates", 2, "--weights")
+    assert call(*command, weights) == 0
+    assert "random" not in capsys.readouterr().out
+    save_file({"other": next(model.parameters()).detach()}, weights)
+    assert call(*command, weights) == 2
+    assert "belongs to another network" in capsys.readouterr().err
+    assert call(*command, tmp_path / "none.safetensors") == 2
+
+
+def test_network_with_bad_data(tmp_path, capsys):
+    np.savez(tmp_path / "x.npz", pictures=np.zeros(3))
+    assert call("mismatch", "network", "mlp", "--data", tmp_path / "x.npz") == 2
+    assert "images" in capsys.readouterr().err
