@@ -31,7 +31,8 @@ class Packed:
     def __str__(self) -> str:
         return (
             f"{self.path}: {self.bytes:,} bytes, was {self.model_bytes:,} in PyTorch "
-            f"({self.model_bytes / self.bytes:.1f} times smaller); {self.checked.operations} operations agree, "
+            f"({self.model_bytes / self.bytes:.1f} times smaller); "
+            f"{self.checked.operations} operations agree, "
             f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding"
         )
 
