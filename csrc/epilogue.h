@@ -38,11 +38,13 @@ inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size
     const Lane8 floor = (e.relu ? 0.0f : -__builtin_inff()) + Lane8{};
     for (size_t copy = 0; copy < e.copies; ++copy) {
         const size_t base = copy * e.channels + first;
-        const float *scale = e.scale + base, *bias = e.bias + base, *threshold = e.threshold + base;
-        const float* residual = e.residual + pixel * all + base;
-        float* out = e.out_float + pixel * all + base;
-        uint8_t* bits = e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8;
-        const uint8_t* flip = e.flip + copy * copy_bytes + first / 8;
+        const float* scale = kScale ? e.scale + base : nullptr;
+        const float* bias = kScale ? e.bias + base : nullptr;
+        const float* residual = kResidual ? e.residual + pixel * all + base : nullptr;
+        const float* threshold = kBits ? e.threshold + base : nullptr;
+        float* out = kFloat ? e.out_float + pixel * all + base : nullptr;
+        uint8_t* bits = kBits ? e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8 : nullptr;
+        const uint8_t* flip = e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
         size_t c = 0;
         for (; c + 8 <= count; c += 8) {
             Lane8 y = sums(c);
@@ -50,7 +52,7 @@ inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size
             if (kResidual) y += load8(residual + c);
             y = y < floor ? floor : y;
             if (kFloat) *reinterpret_cast<Lane8*>(out + c) = y;
-            if (kBits) bits[c / 8] = Policy::mask8(y, load8(threshold + c)) ^ (e.flip ? flip[c / 8] : 0);
+            if (kBits) bits[c / 8] = Policy::mask8(y, load8(threshold + c)) ^ (flip ? flip[c / 8] : 0);
         }
         if (c == count) continue;
         const size_t n = count - c;
@@ -60,7 +62,7 @@ inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size
         y = y < floor ? floor : y;
         if (kFloat) std::memcpy(out + c, &y, n * sizeof(float));
         if (kBits) {  // the unused bits of the last byte stay zero
-            const uint8_t mask = Policy::mask8(y, load_some(threshold + c, n)) ^ (e.flip ? flip[c / 8] : 0);
+            const uint8_t mask = Policy::mask8(y, load_some(threshold + c, n)) ^ (flip ? flip[c / 8] : 0);
             bits[c / 8] = mask & uint8_t((1u << n) - 1);
         }
     }

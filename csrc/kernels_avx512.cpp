@@ -68,7 +68,7 @@ struct Policy {
         for (size_t j = 0; j < 2 * kBlocksHere; ++j) {
             __m256i* at = reinterpret_cast<__m256i*>(counts + 16 * j);
             const __m256i before = first ? _mm256_setzero_si256() : _mm256_loadu_si256(at);
-            _mm256_storeu_si256(at, _mm256_add_epi16(before, _mm512_cvtepi32_epi16(sum[j])));
+            _mm256_storeu_si256(at, _mm256_add_epi16(before, _mm512_cvtsepi32_epi16(sum[j])));
         }
     }
 
@@ -98,7 +98,7 @@ struct Policy {
     static uint32_t mask32(const uint16_t* counts, int32_t ones, const int16_t* t) {
         const __m512i n = _mm512_loadu_si512(counts);
         const __m512i x = _mm512_sub_epi16(_mm512_add_epi16(n, n), _mm512_set1_epi16(int16_t(ones)));
-        return ~uint32_t(_mm512_cmpgt_epi16_mask(_mm512_loadu_si512(t), x));
+        return uint32_t(_mm512_cmpge_epi16_mask(x, _mm512_loadu_si512(t)));
     }
 };
 
