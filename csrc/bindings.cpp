@@ -48,7 +48,8 @@ nb::object run(PyModel& self, Images images) {
     }
     if (out.pixels() == 1)
         return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels}, owner));
-    return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+    return nb::cast(
+        nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
 }
 
 nb::list trace(PyModel& self, Images images) {
@@ -63,10 +64,23 @@ nb::list trace(PyModel& self, Images images) {
         if (t.kind == Kind::kFloat)
             result.append(nb::ndarray<nb::numpy, float>(memory, {t.height, t.width, t.channels}, owner));
         else
-            result.append(nb::ndarray<nb::numpy, uint8_t>(memory, {t.height, t.width, t.pixel_bytes()}, owner));
+            result.append(
+                nb::ndarray<nb::numpy, uint8_t>(memory, {t.height, t.width, t.pixel_bytes()}, owner));
     }
     nb::gil_scoped_release release;
     self.model.trace(images.data(), targets.data());
+    return result;
+}
+
+nb::list profile(PyModel& self, Images images) {
+    check_images(self.model, images);
+    std::vector<double> seconds(self.model.plan().ops.size());
+    {
+        nb::gil_scoped_release release;
+        self.model.profile(images.data(), images.shape(0), seconds.data());
+    }
+    nb::list result;
+    for (double s : seconds) result.append(s);
     return result;
 }
 
@@ -79,6 +93,7 @@ NB_MODULE(_native, m) {
         .def(nb::init<Bytes, Bytes, Bytes, size_t>(), "tensors"_a, "ops"_a, "data"_a, "threads"_a)
         .def("run", &run, "images"_a)
         .def("trace", &trace, "images"_a)
+        .def("profile", &profile, "images"_a)
         .def_prop_ro("isa", [](const PyModel& self) { return std::string(self.model.kernels().name); })
         .def_prop_ro("binary_kernel",
                      [](const PyModel& self) { return std::string(self.model.kernels().binary_kernel); })

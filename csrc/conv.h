@@ -15,7 +15,10 @@
 //     kBlocks          most blocks of 32 channels in one call
 //     prepare(padded, bytes, shift, out)    bytes of a padded row -> stream; shift = bytes to the neighbour
 //     expand(weights, stride, k, n, out, blocks, b)    block b's k bytes of n channels -> scratch
-//     count(stream, scratch, k, blocks, counts)        counts[pixel][blocks · 32] += popcount(a & w)
+//     count(stream, scratch, k, blocks, counts, first)    counts[pixel][blocks · 32] += popcount(a & w), or
+//                                           = where first
+
+#include "epilogue.h"
 
 constexpr size_t kTile = 24;  // groups of kPixels in one item
 
@@ -36,9 +39,8 @@ size_t row_bytes(const ConvShape& s) {
 
 template <typename Policy>
 size_t stream_bytes(const ConvShape& s) {
-    // The last group of an odd row reads as if a further pixel were there; so does a vector load.
-    return s.images * s.padded_height() * row_bytes<Policy>(s) +
-           (Policy::kPixels * s.sw + s.kw) * s.unit * Policy::kStreamUnit + 64;
+    // A kernel may read a few bytes behind a strip: see Model, which keeps zeros behind the last one.
+    return s.images * s.padded_height() * row_bytes<Policy>(s) + kStreamGuard;
 }
 
 template <typename Policy>
@@ -46,7 +48,7 @@ size_t scratch_bytes(const ConvShape& s) {
     const size_t padded = (s.padded_width() + s.sw) * s.unit + 128;
     const size_t counts = kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
     const size_t weights = (Policy::kBlockBytes + 4) * 2 * 32 * Policy::kBlocks;
-    const size_t binary = counts + weights + 32 * Policy::kBlocks * sizeof(float) + 256;
+    const size_t binary = counts + weights + 256;
     const size_t floats = (6 * 16 + 6 * 64) * sizeof(float) + 256;
     return std::max({padded, binary, floats});
 }
@@ -84,6 +86,9 @@ void prepare_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_t* 
         }
         ones[x] = uint16_t(total);
     }
+    // Now the ones under one row of the kernel, from each column on: what an output pixel adds up kh of.
+    for (size_t x = 0; x + s.kw <= s.padded_width(); ++x)
+        for (size_t kx = 1; kx < s.kw; ++kx) ones[x] = uint16_t(ones[x] + ones[x + kx]);
     Policy::prepare(scratch, bytes, shift, out);
 }
 
@@ -94,8 +99,7 @@ size_t binary_items(const ConvShape& s) {
 
 inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row, size_t x) {
     int32_t total = 0;
-    for (size_t ky = 0; ky < s.kh; ++ky)
-        for (size_t kx = 0; kx < s.kw; ++kx) total += counts[(row + ky) * s.padded_width() + x + kx];
+    for (size_t ky = 0; ky < s.kh; ++ky) total += counts[(row + ky) * s.padded_width() + x];
     return total;
 }
 
@@ -107,13 +111,10 @@ void binary_item(const ConvShape& s, const uint8_t* stream, const uint16_t* coun
     const size_t first_channel = item / tiles * 32 * Policy::kBlocks;
     const size_t channels = std::min(s.channels - first_channel, 32 * Policy::kBlocks);
     const size_t blocks = (channels + 31) / 32, lanes = blocks * 32;
-    const size_t segment = s.segment(), inputs = s.kh * segment, per_row = (s.out_width + Policy::kPixels - 1) /
-                                                                           Policy::kPixels;
+    const size_t segment = s.segment(), inputs = s.kh * segment,
+                 per_row = (s.out_width + Policy::kPixels - 1) / Policy::kPixels;
     uint16_t* sums = reinterpret_cast<uint16_t*>(scratch);  // [group][pixel][lanes]
     uint8_t* expanded = scratch + kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
-    float* floats =
-        reinterpret_cast<float*>(expanded + (Policy::kBlockBytes + 4) * 2 * 32 * Policy::kBlocks);
-    std::memset(sums, 0, groups * Policy::kPixels * lanes * sizeof(uint16_t));
 
     const uint8_t* start[kTile];
     size_t rows[kTile], columns[kTile];  // of the first pixel: padded input row and column
@@ -131,13 +132,15 @@ void binary_item(const ConvShape& s, const uint8_t* stream, const uint16_t* coun
         for (size_t k = 0; k < segment; k += part) {
             const size_t n = std::min(part, segment - k);
             for (size_t b = 0; b < blocks; ++b) {
-                const size_t channel = first_channel + 32 * b, width = std::min<size_t>(32, s.channels - channel);
+                const size_t channel = first_channel + 32 * b,
+                             width = std::min<size_t>(32, s.channels - channel);
                 Policy::expand(weights + channel * inputs + (ky * segment + k) * width, width, n, expanded,
                                blocks, b);
             }
             const size_t offset = ky * row_bytes<Policy>(s) + k * Policy::kStreamUnit;
             for (size_t g = 0; g < groups; ++g)
-                Policy::count(start[g] + offset, expanded, n, blocks, sums + g * Policy::kPixels * lanes);
+                Policy::count(start[g] + offset, expanded, n, blocks, sums + g * Policy::kPixels * lanes,
+                              ky == 0 && k == 0);
         }
     }
 
@@ -148,23 +151,23 @@ void binary_item(const ConvShape& s, const uint8_t* stream, const uint16_t* coun
             if (x >= s.out_width) break;
             finish_counts<Policy>(e, sums + (g * Policy::kPixels + p) * lanes,
                                   ones_under(s, counts, rows[g], columns[g] + p * s.sw),
-                                  line * s.out_width + x, first_channel, channels, floats);
+                                  line * s.out_width + x, first_channel, channels);
         }
     }
 }
 
 // Float. Weights lie in blocks of 16 output channels; in a block, input k of each of its channels in turn.
-// One call of the inner loop keeps 6 pixels × 16 channels in registers.
-typedef float Lane8 __attribute__((vector_size(32), aligned(4)));
-
+// One call of the inner loop keeps 6 pixels × 16 channels in registers. A last block of fewer channels is
+// `step` < 16 floats wide: the lanes behind read what lies there, and their sums are not used.
 template <int kRows>
 void multiply(const float* const* rows, size_t segments, size_t segment, size_t stride, const float* weights,
-              float* out) {
-    Lane8 sum[kRows][2] = {};
+              size_t step, float* out) {
+    Lane8 sum[kRows][2];
+    for (int r = 0; r < kRows; ++r) sum[r][0] = sum[r][1] = Lane8{};
     for (size_t s = 0; s < segments; ++s) {
         const float* at[kRows];
         for (int r = 0; r < kRows; ++r) at[r] = rows[r] + s * stride;
-        for (size_t k = 0; k < segment; ++k, weights += 16) {
+        for (size_t k = 0; k < segment; ++k, weights += step) {
             const Lane8 w0 = *reinterpret_cast<const Lane8*>(weights);
             const Lane8 w1 = *reinterpret_cast<const Lane8*>(weights + 8);
             for (int r = 0; r < kRows; ++r) {
@@ -180,29 +183,19 @@ void multiply(const float* const* rows, size_t segments, size_t segment, size_t 
     }
 }
 
-// A last block of fewer than 16 channels: the same sums in the same order, without the lanes.
-inline void multiply_narrow(const float* const* rows, size_t count, size_t segments, size_t segment, size_t stride,
-                            const float* weights, size_t channels, float* out) {
-    std::memset(out, 0, count * 16 * sizeof(float));
-    for (size_t s = 0; s < segments; ++s)
-        for (size_t k = 0; k < segment; ++k, weights += channels)
-            for (size_t r = 0; r < count; ++r) {
-                const float x = rows[r][s * stride + k];
-                for (size_t c = 0; c < channels; ++c) out[r * 16 + c] += x * weights[c];
-            }
-}
-
 constexpr size_t kFloatTile = 24, kFloatChannels = 64;  // pixels and channels of one item
 
 inline size_t float_items(const ConvShape& s) {
-    return ((s.channels + kFloatChannels - 1) / kFloatChannels) * ((s.pixels() + kFloatTile - 1) / kFloatTile);
+    return ((s.channels + kFloatChannels - 1) / kFloatChannels) *
+           ((s.pixels() + kFloatTile - 1) / kFloatTile);
 }
 
 template <typename Policy>
 void float_item(const ConvShape& s, const float* padded, const float* weights, const Epilogue& e, size_t item,
                 uint8_t* scratch) {
     const size_t tiles = (s.pixels() + kFloatTile - 1) / kFloatTile;
-    const size_t first_pixel = item % tiles * kFloatTile, pixels = std::min(kFloatTile, s.pixels() - first_pixel);
+    const size_t first_pixel = item % tiles * kFloatTile,
+                 pixels = std::min(kFloatTile, s.pixels() - first_pixel);
     const size_t first_channel = item / tiles * kFloatChannels;
     const size_t end_channel = std::min(s.channels, first_channel + kFloatChannels);
     const size_t stride = s.padded_width() * s.unit, inputs = s.kh * s.segment();
@@ -219,24 +212,31 @@ void float_item(const ConvShape& s, const float* padded, const float* weights, c
         for (size_t c = first_channel; c < end_channel; c += 16) {
             const float* w = weights + c * inputs;
             const size_t width = std::min<size_t>(16, s.channels - c);
-            if (width < 16) {
-                multiply_narrow(rows, count, s.kh, s.segment(), stride, w, width, block);
-            } else {
-                switch (count) {
-                    case 6: multiply<6>(rows, s.kh, s.segment(), stride, w, block); break;
-                    case 5: multiply<5>(rows, s.kh, s.segment(), stride, w, block); break;
-                    case 4: multiply<4>(rows, s.kh, s.segment(), stride, w, block); break;
-                    case 3: multiply<3>(rows, s.kh, s.segment(), stride, w, block); break;
-                    case 2: multiply<2>(rows, s.kh, s.segment(), stride, w, block); break;
-                    default: multiply<1>(rows, s.kh, s.segment(), stride, w, block);
-                }
+            switch (count) {
+                case 6:
+                    multiply<6>(rows, s.kh, s.segment(), stride, w, width, block);
+                    break;
+                case 5:
+                    multiply<5>(rows, s.kh, s.segment(), stride, w, width, block);
+                    break;
+                case 4:
+                    multiply<4>(rows, s.kh, s.segment(), stride, w, width, block);
+                    break;
+                case 3:
+                    multiply<3>(rows, s.kh, s.segment(), stride, w, width, block);
+                    break;
+                case 2:
+                    multiply<2>(rows, s.kh, s.segment(), stride, w, width, block);
+                    break;
+                default:
+                    multiply<1>(rows, s.kh, s.segment(), stride, w, width, block);
             }
             for (size_t r = 0; r < count; ++r)
                 std::memcpy(sums + r * kFloatChannels + (c - first_channel), block + r * 16,
                             width * sizeof(float));
         }
         for (size_t r = 0; r < count; ++r)
-            finish_floats<Policy>(e, sums + r * kFloatChannels, first_pixel + p + r, first_channel,
-                                  end_channel - first_channel);
+            finish_floats<Policy>(e, FromFloats{sums + r * kFloatChannels}, first_pixel + p + r,
+                                  first_channel, end_channel - first_channel);
     }
 }

@@ -38,7 +38,8 @@ const std::vector<const Kernels*>& available() {
 const char* available_kernels() {
     static const std::string names = [] {
         std::string all;
-        for (const Kernels* kernels : available()) all += (all.empty() ? "" : " ") + std::string(kernels->name);
+        for (const Kernels* kernels : available())
+            all += (all.empty() ? "" : " ") + std::string(kernels->name);
         return all;
     }();
     return names.c_str();

@@ -45,6 +45,9 @@ struct PoolShape {
     size_t out_height, out_width;
 };
 
+// Bytes behind a stream that must hold zeros: what lies there is read, as a table's number too.
+constexpr size_t kStreamGuard = 64;
+
 // Work is cut into numbered items; any thread may do any item. `scratch` is the thread's own.
 struct Kernels {
     const char* name;
@@ -55,18 +58,19 @@ struct Kernels {
     void (*prepare_row)(const ConvShape&, const uint8_t* input, size_t row, uint8_t* stream, uint16_t* counts,
                         uint8_t* scratch);
     size_t (*binary_items)(const ConvShape&);
-    void (*binary_item)(const ConvShape&, const uint8_t* stream, const uint16_t* counts, const uint8_t* weights,
-                        const Epilogue&, size_t item, uint8_t* scratch);
+    void (*binary_item)(const ConvShape&, const uint8_t* stream, const uint16_t* counts,
+                        const uint8_t* weights, const Epilogue&, size_t item, uint8_t* scratch);
     size_t (*scratch_bytes)(const ConvShape&);
 
     // Float convolution on a physically padded input.
     size_t (*float_items)(const ConvShape&);
-    void (*float_item)(const ConvShape&, const float* padded, const float* weights, const Epilogue&, size_t item,
-                       uint8_t* scratch);
+    void (*float_item)(const ConvShape&, const float* padded, const float* weights, const Epilogue&,
+                       size_t item, uint8_t* scratch);
 
     // One row of output pixels each.
     void (*max_pool_row)(const PoolShape&, const float* image, size_t row, float* out);
-    void (*or_pool_row)(const PoolShape&, const uint8_t* image, const uint8_t* flip, size_t row, uint8_t* out);
+    void (*or_pool_row)(const PoolShape&, const uint8_t* image, const uint8_t* flip, size_t row,
+                        uint8_t* out);
     void (*average_pool_row)(const PoolShape&, const float* image, size_t row, float* out);
     // `count` pixels from pixel `first` on.
     void (*pointwise)(const float* input, const Epilogue&, size_t first, size_t count);

@@ -1,15 +1,16 @@
 // AVX2: a constant-table kernel.
 //
-// Four activations of one pixel select one of 16 constant tables T_a[w] = popcount(a & w), and `vpshufb` looks
-// the 4-bit weight groups of 32 output channels up in it. Two neighbouring pixels share a byte: the table for
-// the pair (a, a') holds T_a[w] + 16 · T_a'[w], so there are 256 tables of 16 bytes, 4 KiB, and one lookup
-// does 4 × 32 × 2 = 256 multiply-accumulates.
+// Four activations of one pixel select one of 16 constant tables T_a[w] = popcount(a & w), and `vpshufb`
+// looks the 4-bit weight groups of 32 output channels up in it. Two neighbouring pixels share a byte: the
+// table for the pair (a, a') holds T_a[w] + 16 · T_a'[w], so there are 256 tables of 16 bytes, 4 KiB, and one
+// lookup does 4 × 32 × 2 = 256 multiply-accumulates.
 //
 // A nibble holds up to 15 and one group adds at most 4: three groups are added as they are (v), then
 //     S += v (modulo 256),  H += v >> 4        (bytes)
 // so that after 20 such chunks (240 inputs) Σ high = H and Σ low = S − 16 · H modulo 256, both below 256.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 
@@ -18,11 +19,7 @@
 
 namespace binaryduo {
 namespace avx2 {
-#include "epilogue.h"
-
-#include "conv.h"
-
-#include "pools.h"
+#include "table.h"
 
 struct Tables {
     alignas(64) uint8_t row[256][16];
@@ -69,7 +66,8 @@ struct Policy {
     }
 
     // scratch[group][blocks · 32]: a nibble in each byte; filled up with zeros to whole chunks of 3 groups.
-    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks, size_t b) {
+    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks,
+                       size_t b) {
         const __m256i low = _mm256_set1_epi8(0x0f);
         const size_t step = blocks * 32;
         out += b * 32;
@@ -83,16 +81,21 @@ struct Policy {
             _mm256_store_si256(reinterpret_cast<__m256i*>(out), _mm256_setzero_si256());
     }
 
-    static void add(uint16_t* counts, __m256i bytes) {
+    static void add(uint16_t* counts, __m256i bytes, bool first) {
         __m256i* at = reinterpret_cast<__m256i*>(counts);
-        const __m256i first = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
-        const __m256i second = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
-        _mm256_store_si256(at, _mm256_add_epi16(_mm256_load_si256(at), first));
-        _mm256_store_si256(at + 1, _mm256_add_epi16(_mm256_load_si256(at + 1), second));
+        __m256i low = _mm256_cvtepu8_epi16(_mm256_castsi256_si128(bytes));
+        __m256i high = _mm256_cvtepu8_epi16(_mm256_extracti128_si256(bytes, 1));
+        if (!first) {
+            low = _mm256_add_epi16(_mm256_load_si256(at), low);
+            high = _mm256_add_epi16(_mm256_load_si256(at + 1), high);
+        }
+        _mm256_store_si256(at, low);
+        _mm256_store_si256(at + 1, high);
     }
 
     template <size_t kBlocksHere>
-    static void count_blocks(const uint16_t* offsets, const uint8_t* weights, size_t chunks, uint16_t* counts) {
+    static void count_blocks(const uint16_t* offsets, const uint8_t* weights, size_t chunks, uint16_t* counts,
+                             bool first) {
         const __m256i low = _mm256_set1_epi8(0x0f);
         const uint8_t* tables = &kTables.row[0][0];
         __m256i sum[kBlocksHere], high[kBlocksHere];
@@ -114,24 +117,32 @@ struct Policy {
         const __m256i upper = _mm256_set1_epi8(char(0xf0));
         for (size_t b = 0; b < kBlocksHere; ++b) {
             const __m256i shifted = _mm256_and_si256(_mm256_slli_epi16(high[b], 4), upper);
-            add(counts + 32 * b, _mm256_sub_epi8(sum[b], shifted));
-            add(counts + 32 * (kBlocksHere + b), high[b]);
+            add(counts + 32 * b, _mm256_sub_epi8(sum[b], shifted), first);
+            add(counts + 32 * (kBlocksHere + b), high[b], first);
         }
     }
 
-    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks, uint16_t* counts) {
+    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks,
+                      uint16_t* counts, bool first) {
         const uint16_t* offsets = reinterpret_cast<const uint16_t*>(stream);
         const size_t chunks = (2 * k + 2) / 3;
         switch (blocks) {
-            case 4: count_blocks<4>(offsets, weights, chunks, counts); break;
-            case 3: count_blocks<3>(offsets, weights, chunks, counts); break;
-            case 2: count_blocks<2>(offsets, weights, chunks, counts); break;
-            default: count_blocks<1>(offsets, weights, chunks, counts);
+            case 4:
+                count_blocks<4>(offsets, weights, chunks, counts, first);
+                break;
+            case 3:
+                count_blocks<3>(offsets, weights, chunks, counts, first);
+                break;
+            case 2:
+                count_blocks<2>(offsets, weights, chunks, counts, first);
+                break;
+            default:
+                count_blocks<1>(offsets, weights, chunks, counts, first);
         }
     }
 
-    static uint8_t mask8(const float* y, const float* t) {
-        return uint8_t(_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(y), _mm256_loadu_ps(t), _CMP_GE_OQ)));
+    static uint8_t mask8(Lane8 y, Lane8 t) {
+        return uint8_t(_mm256_movemask_ps(_mm256_cmp_ps(__m256(y), __m256(t), _CMP_GE_OQ)));
     }
 
     static uint32_t mask32(const uint16_t* counts, int32_t ones, const int16_t* t) {

@@ -2,6 +2,7 @@
 // count, 512 multiply-accumulates.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 
@@ -18,11 +19,7 @@
 
 namespace binaryduo {
 namespace avx512 {
-#include "epilogue.h"
-
-#include "conv.h"
-
-#include "pools.h"
+#include "table.h"
 
 struct Policy {
     static constexpr size_t kPixels = 1, kStreamUnit = 1, kBlockBytes = 48, kBlocks = 4;
@@ -33,10 +30,12 @@ struct Policy {
 
     // scratch[word][blocks][2 × 16 channels] of 32-bit words, each holding 4 bytes of one channel; the last
     // word is filled up with zeros. Byte rows k … k + 3 of 32 channels are transposed by two interleavings.
-    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks, size_t b) {
+    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks,
+                       size_t b) {
         for (size_t i = 0; i < k; i += 4) {
             alignas(16) uint8_t rows[4][32] = {};
-            for (size_t j = 0; j < 4 && i + j < k; ++j) std::memcpy(rows[j], weights + (i + j) * stride, stride);
+            for (size_t j = 0; j < 4 && i + j < k; ++j)
+                std::memcpy(rows[j], weights + (i + j) * stride, stride);
             uint8_t* to = out + (i / 4 * blocks + b) * 128;
             for (int half = 0; half < 2; ++half) {
                 __m128i r[4];
@@ -54,7 +53,8 @@ struct Policy {
     }
 
     template <size_t kBlocksHere>
-    static void count_blocks(const uint8_t* stream, const uint8_t* weights, size_t k, uint16_t* counts) {
+    static void count_blocks(const uint8_t* stream, const uint8_t* weights, size_t k, uint16_t* counts,
+                             bool first) {
         __m512i sum[2 * kBlocksHere];
         for (__m512i& s : sum) s = _mm512_setzero_si512();
         for (size_t i = 0; i < k; i += 4) {
@@ -67,27 +67,38 @@ struct Policy {
         }
         for (size_t j = 0; j < 2 * kBlocksHere; ++j) {
             __m256i* at = reinterpret_cast<__m256i*>(counts + 16 * j);
-            _mm256_storeu_si256(at, _mm256_add_epi16(_mm256_loadu_si256(at), _mm512_cvtepi32_epi16(sum[j])));
+            const __m256i before = first ? _mm256_setzero_si256() : _mm256_loadu_si256(at);
+            _mm256_storeu_si256(at, _mm256_add_epi16(before, _mm512_cvtsepi32_epi16(sum[j])));
         }
     }
 
-    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks, uint16_t* counts) {
+    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks,
+                      uint16_t* counts, bool first) {
         switch (blocks) {
-            case 4: count_blocks<4>(stream, weights, k, counts); break;
-            case 3: count_blocks<3>(stream, weights, k, counts); break;
-            case 2: count_blocks<2>(stream, weights, k, counts); break;
-            default: count_blocks<1>(stream, weights, k, counts);
+            case 4:
+                count_blocks<4>(stream, weights, k, counts, first);
+                break;
+            case 3:
+                count_blocks<3>(stream, weights, k, counts, first);
+                break;
+            case 2:
+                count_blocks<2>(stream, weights, k, counts, first);
+                break;
+            default:
+                count_blocks<1>(stream, weights, k, counts, first);
         }
     }
 
-    static uint8_t mask8(const float* y, const float* t) {
-        return uint8_t(_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(y), _mm256_loadu_ps(t), _CMP_GE_OQ)));
+    static uint8_t mask8(const Lane8& y, const Lane8& t) {
+        const __m256 a = _mm256_loadu_ps(reinterpret_cast<const float*>(&y));
+        const __m256 b = _mm256_loadu_ps(reinterpret_cast<const float*>(&t));
+        return uint8_t(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
     }
 
     static uint32_t mask32(const uint16_t* counts, int32_t ones, const int16_t* t) {
         const __m512i n = _mm512_loadu_si512(counts);
         const __m512i x = _mm512_sub_epi16(_mm512_add_epi16(n, n), _mm512_set1_epi16(int16_t(ones)));
-        return ~uint32_t(_mm512_cmpgt_epi16_mask(_mm512_loadu_si512(t), x));
+        return uint32_t(_mm512_cmpge_epi16_mask(x, _mm512_loadu_si512(t)));
     }
 };
 

@@ -2,6 +2,7 @@
 // addition; bytes are widened after 31 of them, before they overflow.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels.h"
 
@@ -10,11 +11,7 @@
 
 namespace binaryduo {
 namespace neon {
-#include "epilogue.h"
-
-#include "conv.h"
-
-#include "pools.h"
+#include "table.h"
 
 struct Policy {
     static constexpr size_t kPixels = 1, kStreamUnit = 1, kBlockBytes = 30, kBlocks = 4;
@@ -24,12 +21,14 @@ struct Policy {
     }
 
     // scratch[k][blocks · 32]
-    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks, size_t b) {
+    static void expand(const uint8_t* weights, size_t stride, size_t k, uint8_t* out, size_t blocks,
+                       size_t b) {
         for (size_t i = 0; i < k; ++i) std::memcpy(out + (i * blocks + b) * 32, weights + i * stride, stride);
     }
 
     template <size_t kBlocksHere>
-    static void count_blocks(const uint8_t* stream, const uint8_t* weights, size_t k, uint16_t* counts) {
+    static void count_blocks(const uint8_t* stream, const uint8_t* weights, size_t k, uint16_t* counts,
+                             bool first) {
         uint8x16_t sum[2 * kBlocksHere];
         for (uint8x16_t& s : sum) s = vdupq_n_u8(0);
         for (size_t i = 0; i < k; ++i) {
@@ -38,24 +37,37 @@ struct Policy {
                 sum[j] = vaddq_u8(sum[j], vcntq_u8(vandq_u8(a, vld1q_u8(weights))));
         }
         for (size_t j = 0; j < 2 * kBlocksHere; ++j, counts += 16) {
-            vst1q_u16(counts, vaddw_u8(vld1q_u16(counts), vget_low_u8(sum[j])));
-            vst1q_u16(counts + 8, vaddw_u8(vld1q_u16(counts + 8), vget_high_u8(sum[j])));
+            const uint16x8_t low = first ? vdupq_n_u16(0) : vld1q_u16(counts);
+            const uint16x8_t high = first ? vdupq_n_u16(0) : vld1q_u16(counts + 8);
+            vst1q_u16(counts, vaddw_u8(low, vget_low_u8(sum[j])));
+            vst1q_u16(counts + 8, vaddw_u8(high, vget_high_u8(sum[j])));
         }
     }
 
-    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks, uint16_t* counts) {
+    static void count(const uint8_t* stream, const uint8_t* weights, size_t k, size_t blocks,
+                      uint16_t* counts, bool first) {
         switch (blocks) {
-            case 4: count_blocks<4>(stream, weights, k, counts); break;
-            case 3: count_blocks<3>(stream, weights, k, counts); break;
-            case 2: count_blocks<2>(stream, weights, k, counts); break;
-            default: count_blocks<1>(stream, weights, k, counts);
+            case 4:
+                count_blocks<4>(stream, weights, k, counts, first);
+                break;
+            case 3:
+                count_blocks<3>(stream, weights, k, counts, first);
+                break;
+            case 2:
+                count_blocks<2>(stream, weights, k, counts, first);
+                break;
+            default:
+                count_blocks<1>(stream, weights, k, counts, first);
         }
     }
 
-    static uint8_t mask8(const float* y, const float* t) {
+    static uint8_t mask8(const Lane8& values, const Lane8& thresholds) {
+        const float *y = reinterpret_cast<const float*>(&values),
+                    *t = reinterpret_cast<const float*>(&thresholds);
         static const uint32_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
         const uint32x4_t low = vandq_u32(vcgeq_f32(vld1q_f32(y), vld1q_f32(t)), vld1q_u32(kBits));
-        const uint32x4_t high = vandq_u32(vcgeq_f32(vld1q_f32(y + 4), vld1q_f32(t + 4)), vld1q_u32(kBits + 4));
+        const uint32x4_t high =
+            vandq_u32(vcgeq_f32(vld1q_f32(y + 4), vld1q_f32(t + 4)), vld1q_u32(kBits + 4));
         return uint8_t(vaddvq_u32(vorrq_u32(low, high)));
     }
 

@@ -1,6 +1,7 @@
 #include "model.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -25,7 +26,7 @@ ConvShape shape_of(const Op& op, const Tensor& in, const Tensor& out, size_t ima
     const size_t unit = op.code == Code::kBinaryConv ? in.pixel_bytes() : in.channels;
     if (op.kh == in.height && op.kw == in.width && out.pixels() == 1 && !op.ph && !op.pw)
         return {1, 1, images, unit * in.pixels(), 1, 1, 1, 1, 0, 0, 1, images, op.channels};
-    return {images, in.height, in.width, unit, op.kh,      op.kw,    op.sh,
+    return {images, in.height, in.width, unit,       op.kh,     op.kw,      op.sh,
             op.sw,  op.ph,     op.pw,    out.height, out.width, op.channels};
 }
 
@@ -88,7 +89,8 @@ struct Model::Runner {
         for (size_t image = 0; image < images; ++image)
             for (size_t p = 0; p < t.pixels(); ++p)
                 for (size_t c = 0; c < t.channels; ++c)
-                    target[(image * t.channels + c) * t.pixels() + p] = in[(image * t.pixels() + p) * t.channels + c];
+                    target[(image * t.channels + c) * t.pixels() + p] =
+                        in[(image * t.pixels() + p) * t.channels + c];
     }
 
     Epilogue epilogue_of(const Op& op) const {
@@ -116,9 +118,7 @@ struct Model::Runner {
         const ConvShape s = shape_of(op, tensor(op.input), result_of(model.plan_, op), images);
         const uint8_t* input = bits(op.input);
         uint16_t* counts = reinterpret_cast<uint16_t*>(work.counts.get());
-        // What a kernel reads behind the last row must be a valid, if meaningless, part of a stream.
-        const size_t bytes = k.stream_bytes(s), tail = std::min<size_t>(bytes, 64 + 8 * s.unit);
-        std::memset(work.stream.get() + bytes - tail, 0, tail);
+        std::memset(work.stream.get() + k.stream_bytes(s) - kStreamGuard, 0, kStreamGuard);
         each(s.images * s.padded_height(), [&](size_t row, size_t thread) {
             k.prepare_row(s, input, row, work.stream.get(), counts, work.scratch[thread].get());
         });
@@ -183,9 +183,9 @@ struct Model::Runner {
         const Kernels& k = model.kernels_;
         const Tensor &in = tensor(op.input), &out = result_of(model.plan_, op);
         const bool on_bits = in.kind == Kind::kBits;
-        const PoolShape s{in.height, in.width, on_bits ? in.pixel_bytes() : in.channels,
-                          op.kh,     op.kw,    op.sh,
-                          op.sw,     op.ph,    op.pw,
+        const PoolShape s{in.height,  in.width, on_bits ? in.pixel_bytes() : in.channels,
+                          op.kh,      op.kw,    op.sh,
+                          op.sw,      op.ph,    op.pw,
                           out.height, out.width};
         each(images * out.height, [&](size_t item, size_t) {
             const size_t image = item / out.height, y = item % out.height;
@@ -250,20 +250,34 @@ struct Model::Runner {
 
     void run(const Op& op) {
         switch (op.code) {
-            case Code::kBinaryConv: binary_conv(op); break;
-            case Code::kFloatConv: float_conv(op); break;
+            case Code::kBinaryConv:
+                binary_conv(op);
+                break;
+            case Code::kFloatConv:
+                float_conv(op);
+                break;
             case Code::kMaxPool:
-            case Code::kAveragePool: pool(op); break;
-            case Code::kPointwise: pointwise(op); break;
-            case Code::kMeanCopies: mean_copies(op); break;
-            case Code::kPadChannels: pad_channels(op); break;
+            case Code::kAveragePool:
+                pool(op);
+                break;
+            case Code::kPointwise:
+                pointwise(op);
+                break;
+            case Code::kMeanCopies:
+                mean_copies(op);
+                break;
+            case Code::kPadChannels:
+                pad_channels(op);
+                break;
             case Code::kUnpack:
                 each_pixel(tensor(op.input), [&](size_t p) {
                     const Tensor& t = tensor(op.input);
                     unpack(t, bits(op.input) + p * t.pixel_bytes(), floats(op.out_float) + p * t.channels);
                 });
                 break;
-            case Code::kConcat: concat(op); break;
+            case Code::kConcat:
+                concat(op);
+                break;
         }
     }
 };
@@ -317,7 +331,15 @@ void Model::give_back(std::unique_ptr<Workspace> workspace) {
     free_.push_back(std::move(workspace));
 }
 
-void Model::run(const float* images, size_t count, float* out) {
+void Model::run(const float* images, size_t count, float* out) { run(images, count, out, nullptr); }
+
+void Model::profile(const float* images, size_t count, double* seconds) {
+    const Tensor& t = plan_.tensors[plan_.output];
+    std::vector<float> out(count * t.pixels() * t.channels);
+    run(images, count, out.data(), seconds);
+}
+
+void Model::run(const float* images, size_t count, float* out, double* seconds) {
     auto work = borrow(false);
     std::unique_lock<std::mutex> pool(pool_mutex_, std::try_to_lock);
     const size_t in_size = plan_.tensors[plan_.input].pixels() * plan_.tensors[plan_.input].channels;
@@ -325,7 +347,12 @@ void Model::run(const float* images, size_t count, float* out) {
     for (size_t first = 0; first < count; first += chunk_) {
         Runner runner{*this, *work, pool.owns_lock() ? &pool_ : nullptr, std::min(chunk_, count - first)};
         runner.read_images(images + first * in_size);
-        for (const Op& op : plan_.ops) runner.run(op);
+        for (size_t i = 0; i < plan_.ops.size(); ++i) {
+            const auto start = std::chrono::steady_clock::now();
+            runner.run(plan_.ops[i]);
+            if (seconds)
+                seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        }
         runner.write_output(out + first * out_size);
     }
     give_back(std::move(work));

@@ -34,9 +34,13 @@ class Model {
     // One image; every tensor of the plan is kept: `out[i]` receives tensor i, as it lies in memory.
     void trace(const float* image, uint8_t* const* out);
 
+    // Runs the images once and adds each operation's seconds to `seconds`.
+    void profile(const float* images, size_t count, double* seconds);
+
   private:
     struct Workspace;
     struct Runner;
+    void run(const float* images, size_t count, float* out, double* seconds);
     std::unique_ptr<Workspace> borrow(bool all);
     void give_back(std::unique_ptr<Workspace> workspace);
 
@@ -45,7 +49,7 @@ class Model {
     Threads pool_;
     std::mutex pool_mutex_, free_mutex_;
     std::vector<std::unique_ptr<Workspace>> free_;
-    size_t chunk_;         // images that go through the plan together
+    size_t chunk_;  // images that go through the plan together
     size_t stream_bytes_, counts_bytes_, scratch_bytes_;
 };
 

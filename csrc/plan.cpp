@@ -42,14 +42,15 @@ void read_tensors(const uint8_t* table, size_t bytes, Plan& plan) {
     size_t total = 0;
     for (size_t i = 0; i < bytes / kTensorRecord; ++i) {
         const uint8_t* r = table + i * kTensorRecord;
-        Tensor t{Kind(read<uint32_t>(r)), read<uint32_t>(r + 4), read<uint32_t>(r + 8), read<uint32_t>(r + 12),
-                 read<uint32_t>(r + 16)};
+        Tensor t{Kind(read<uint32_t>(r)), read<uint32_t>(r + 4), read<uint32_t>(r + 8),
+                 read<uint32_t>(r + 12), read<uint32_t>(r + 16)};
         const std::string name = "tensor " + std::to_string(i);
         if (t.kind != Kind::kFloat && t.kind != Kind::kBits) refuse(name + " has an unknown kind");
         if (t.channels < 1 || t.channels > (1u << 20) || t.height < 1 || t.height > 65535 || t.width < 1 ||
             t.width > 65535)
             refuse(name + " has a size out of range");
-        if (t.copies < 1 || t.channels % t.copies) refuse(name + "'s channels are not a multiple of its copies");
+        if (t.copies < 1 || t.channels % t.copies)
+            refuse(name + "'s channels are not a multiple of its copies");
         if (t.image_bytes() > kLargestTensor) refuse(name + " is larger than 1 GiB");
         total += (t.image_bytes() + 63) / 64 * 64;
         plan.tensors.push_back(t);
@@ -80,7 +81,8 @@ class OpReader {
         op.pw = read<uint32_t>(r + 44);
         op.copies = read<uint32_t>(r + 48);
         op.channels = read<uint32_t>(r + 52);
-        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold)) refuse(name + " has unknown flags");
+        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold))
+            refuse(name + " has unknown flags");
         const Tensor& in = source(op.input);
         op.in_channels_of_copy = in.channels_of_copy();
         switch (op.code) {
@@ -142,7 +144,8 @@ class OpReader {
         return plan_.tensors[i];
     }
     const Tensor& target(int32_t i, Kind kind) {
-        if (i < 0 || size_t(i) >= plan_.tensors.size()) refuse(name_ + " writes a tensor that does not exist");
+        if (i < 0 || size_t(i) >= plan_.tensors.size())
+            refuse(name_ + " writes a tensor that does not exist");
         if (plan_.tensors[i].kind != kind) refuse(name_ + " writes a tensor of another kind");
         return plan_.tensors[i];
     }
@@ -197,7 +200,8 @@ class OpReader {
             refuse(name_ + " writes bits of another number of copies");
         uint64_t inputs = 1;
         if (op.code == Code::kPointwise) {
-            if (in.kind != Kind::kFloat || in.channels != op.channels || in.height != height || in.width != width)
+            if (in.kind != Kind::kFloat || in.channels != op.channels || in.height != height ||
+                in.width != width)
                 refuse(name_ + " reads another shape than it writes");
         } else {
             check_window(op, in, height, width);
@@ -301,7 +305,8 @@ Plan read_plan(const uint8_t* tensors, size_t tensors_bytes, const uint8_t* ops,
     plan.input = 0;
     plan.output = int32_t(plan.tensors.size()) - 1;
     if (plan.tensors[0].kind != Kind::kFloat) refuse("the first tensor is the input and must be float");
-    if (plan.tensors[plan.output].kind != Kind::kFloat) refuse("the last tensor is the output and must be float");
+    if (plan.tensors[plan.output].kind != Kind::kFloat)
+        refuse("the last tensor is the output and must be float");
     defined[0] = true;
     OpReader reader(plan, data, data_bytes, defined);
     plan.ops.reserve(ops_bytes / kOpRecord);

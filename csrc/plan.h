@@ -29,11 +29,11 @@ enum class Code : uint32_t {
     kFloatConv = 2,   // floats or bits × float weights -> floats -> epilogue
     kMaxPool = 3,     // floats; on bits it is OR, then XOR with the flip mask
     kAveragePool = 4,
-    kPointwise = 5,   // floats -> epilogue
-    kMeanCopies = 6,  // the mean over the blocked copies of the channels
-    kPadChannels = 7, // channels appended, filled with zero
-    kUnpack = 8,      // bits -> floats 0 and 1
-    kConcat = 9,      // channels of two float tensors, one behind the other
+    kPointwise = 5,    // floats -> epilogue
+    kMeanCopies = 6,   // the mean over the blocked copies of the channels
+    kPadChannels = 7,  // channels appended, filled with zero
+    kUnpack = 8,       // bits -> floats 0 and 1
+    kConcat = 9,       // channels of two float tensors, one behind the other
 };
 
 enum Flags : uint32_t { kRelu = 1, kHalfWeights = 2, kIntegerThreshold = 4 };
@@ -52,8 +52,9 @@ struct Op {
     const float* bias;
     const void* threshold;  // int32_t where kIntegerThreshold, else float
     const uint8_t* flip;
-    std::vector<float> float_weights;   // kHalfWeights, widened at load
-    std::vector<int16_t> threshold16;   // kIntegerThreshold, for the 16-bit comparison; empty if K is too large
+    std::vector<float> float_weights;  // kHalfWeights, widened at load
+    std::vector<int16_t>
+        threshold16;  // kIntegerThreshold, for the 16-bit comparison; empty if K is too large
 
     bool relu() const { return flags & kRelu; }
     bool integer_threshold() const { return flags & kIntegerThreshold; }
@@ -65,11 +66,11 @@ struct Op {
 struct Plan {
     std::vector<Tensor> tensors;
     std::vector<Op> ops;
-    int32_t input, output;            // tensor numbers
-    std::vector<size_t> offsets;      // of each tensor in the arena, for one image
+    int32_t input, output;        // tensor numbers
+    std::vector<size_t> offsets;  // of each tensor in the arena, for one image
     std::vector<int32_t> last_use;
-    size_t arena_bytes;               // for one image, all tensors alive as long as they are needed
-    size_t total_bytes;               // for one image, all tensors side by side
+    size_t arena_bytes;  // for one image, all tensors alive as long as they are needed
+    size_t total_bytes;  // for one image, all tensors side by side
 };
 
 constexpr size_t kTensorRecord = 32, kOpRecord = 128, kGuard = 64;

@@ -25,7 +25,8 @@ inline void max_pool_row(const PoolShape& s, const float* image, size_t row, flo
     }
 }
 
-inline void or_pool_row(const PoolShape& s, const uint8_t* image, const uint8_t* flip, size_t row, uint8_t* out) {
+inline void or_pool_row(const PoolShape& s, const uint8_t* image, const uint8_t* flip, size_t row,
+                        uint8_t* out) {
     for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
         const Window w = window_of(s, row, column);
         std::memset(out, 0, s.unit);
@@ -56,26 +57,9 @@ inline void average_pool_row(const PoolShape& s, const float* image, size_t row,
     }
 }
 
+// Reads up to 7 floats behind the input's last pixel: tensors have room for that.
 template <typename Policy>
 void pointwise(const float* input, const Epilogue& e, size_t first, size_t count) {
     for (size_t p = first; p < first + count; ++p)
-        finish_floats<Policy>(e, input + p * e.channels, p, 0, e.channels);
-}
-
-template <typename Policy>
-const Kernels* make_table(const char* name, const char* binary_kernel) {
-    static const Kernels table{name,
-                               binary_kernel,
-                               stream_bytes<Policy>,
-                               prepare_row<Policy>,
-                               binary_items<Policy>,
-                               binary_item<Policy>,
-                               scratch_bytes<Policy>,
-                               float_items,
-                               float_item<Policy>,
-                               max_pool_row,
-                               or_pool_row,
-                               average_pool_row,
-                               pointwise<Policy>};
-    return &table;
+        finish_floats<Policy>(e, FromFloats{input + p * e.channels}, p, 0, e.channels);
 }

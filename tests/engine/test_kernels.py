@@ -60,6 +60,13 @@ def test_binary_dense(isa, size):
     check(b, b.conv(x, 37, (1, 1), padding=(0, 0)))
 
 
+def test_nothing_is_left_of_the_layer_before(isa):
+    """A float layer's frame lies where the next layer's stream ends: its floats are no bits."""
+    b = Builder(3, 40, 40, seed=12)
+    x = b.conv(0, 11, (3, 3), (3, 3), copies=2, out="bits")
+    check(b, b.conv(x, 24, (5, 5), (1, 1), (2, 2), out="bits", integer=True))
+
+
 def test_more_inputs_than_sixteen_bits_compare(isa):
     b = Builder(1200, 6, 6, seed=3)  # 43,200 inputs: the 32-bit comparison
     check(b, b.conv(b.binarize(0), 40, (6, 6), padding=(0, 0), out="bits", integer=True))

@@ -6,6 +6,8 @@ blocks of 16 channels; in a block, input k of each of its channels in turn. The 
 what is left, so nothing is stored that is not needed. Inputs run over (ky, kx, channel).
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +15,7 @@ BINARY_BLOCK = 32
 FLOAT_BLOCK = 16
 
 
-def pack_bits(values: NDArray[np.generic], copies: int = 1) -> NDArray[np.uint8]:
+def pack_bits(values: NDArray[Any], copies: int = 1) -> NDArray[np.uint8]:
     """(…, C) of zeros and ones -> (…, bytes); each of the blocked copies starts on a byte.
 
     >>> pack_bits(np.array([1, 1, 0, 1])).tolist(), pack_bits(np.array([1, 1, 0, 1]), copies=2).tolist()
@@ -35,7 +37,7 @@ def unpack_bits(packed: NDArray[np.uint8], channels: int, copies: int = 1) -> ND
     return bits.reshape(*packed.shape[:-1], channels)
 
 
-def to_blocks(rows: NDArray[np.generic], block: int) -> NDArray[np.generic]:
+def to_blocks(rows: NDArray[Any], block: int) -> NDArray[Any]:
     """(channels, K) -> flat, in blocks of channels with the channel innermost.
 
     >>> to_blocks(np.array([[1, 2], [3, 4], [5, 6]]), 2).tolist()
@@ -45,7 +47,7 @@ def to_blocks(rows: NDArray[np.generic], block: int) -> NDArray[np.generic]:
     return np.concatenate(parts)
 
 
-def from_blocks(flat: NDArray[np.generic], channels: int, block: int) -> NDArray[np.generic]:
+def from_blocks(flat: NDArray[Any], channels: int, block: int) -> NDArray[Any]:
     """The inverse of `to_blocks`: (channels, K).
 
     >>> from_blocks(np.array([1, 3, 2, 4, 5, 6]), 3, 2).tolist()
@@ -59,7 +61,7 @@ def from_blocks(flat: NDArray[np.generic], channels: int, block: int) -> NDArray
     return rows
 
 
-def binary_weights(signs: NDArray[np.generic], copies: int = 1) -> NDArray[np.uint8]:
+def binary_weights(signs: NDArray[Any], copies: int = 1) -> NDArray[np.uint8]:
     """(O, C, kh, kw) of signs -> flat bytes; a weight of +1 is a set bit. `copies`: of the input's channels.
 
     >>> binary_weights(np.ones((1, 8, 1, 1))).tolist()
@@ -70,7 +72,7 @@ def binary_weights(signs: NDArray[np.generic], copies: int = 1) -> NDArray[np.ui
     return to_blocks(packed, BINARY_BLOCK).astype(np.uint8)
 
 
-def float_weights(weights: NDArray[np.generic]) -> NDArray[np.generic]:
+def float_weights(weights: NDArray[Any]) -> NDArray[Any]:
     """(O, C, kh, kw) -> flat, channel innermost in blocks of 16.
 
     >>> float_weights(np.arange(4.0).reshape(2, 2, 1, 1)).tolist()

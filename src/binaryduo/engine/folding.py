@@ -9,6 +9,7 @@ lost to algebra: ties, a negative γ (the comparison turns round) and γ = 0 (a 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ ALWAYS, NEVER = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 class Folded:
     """bits = (x >= threshold) xor flip, channel by channel."""
 
-    threshold: NDArray[np.generic]  # int32 or float32
+    threshold: NDArray[Any]  # int32 or float32
     flip: NDArray[np.bool_]
 
 

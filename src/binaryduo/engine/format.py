@@ -100,7 +100,7 @@ class Sections:
             if tag != wanted or offset != expected or size > length - offset or used > size:
                 raise self.error(f"its section {i} is not where it should be")
             part = content[offset : offset + size]
-            if zlib.crc32(part) != crc:
+            if zlib.crc32(part.data) != crc:
                 raise self.error(f"its section {wanted.decode()} is altered (the checksum differs)")
             self.parts.append(part[:used])
             expected = offset + size
@@ -148,14 +148,15 @@ def parse(sections: Sections) -> Program:
     ):
         raise sections.error("it has names for another number of tensors or operations")
     program = Program(meta=extra)
+    tensors, ops = sections.tensors.tobytes(), sections.ops.tobytes()
     try:
         for i, name in enumerate(names):
-            kind, copies, channels, height, width = TENSOR.unpack_from(sections.tensors, i * TENSOR.size)
+            kind, copies, channels, height, width = TENSOR.unpack_from(tensors, i * TENSOR.size)
             if not copies or channels % copies:
                 raise ValueError(f"the channels of tensor {i} are not a multiple of its copies")
             program.tensors.append(Tensor(str(name), Kind(kind), channels, height, width, copies))
         for i, name in enumerate(op_names):
-            record = OP.unpack_from(sections.ops, i * OP.size)
+            record = OP.unpack_from(ops, i * OP.size)
             program.ops.append(_read_op(program, str(name), record, sections.data))
     except ValueError as error:
         raise sections.error(str(error)) from error
@@ -169,7 +170,13 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
             raise ValueError(f"operation {name!r} names tensor {number}, which does not exist")
     if record[2] < 0:
         raise ValueError(f"operation {name!r} has no input")
-    op = Op(name, code, *record[2:6], record[6:8], record[8:10], record[10:12], *record[12:14], flags)  # type: ignore[arg-type]
+    op = Op(name, code, *(record[2], record[3], record[4], record[5]), flags=flags)
+    op.kernel, op.stride, op.padding = (
+        (record[6], record[7]),
+        (record[8], record[9]),
+        (record[10], record[11]),
+    )
+    op.copies, op.channels = record[12:14]
     offsets = dict(zip(("weights", "scale", "bias", "threshold", "flip"), record[14:19], strict=True))
     source = program.tensors[op.input]
 
@@ -186,7 +193,9 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         dtype = "<f2" if flags & Flag.HALF_WEIGHTS else "<f4"
         inputs = program.inputs_of(op)
         binary = code == Code.BINARY_CONV
-        op.weights = view("weights", "u1" if binary else dtype, (inputs // 8 if binary else inputs) * op.channels)
+        op.weights = view(
+            "weights", "u1" if binary else dtype, (inputs // 8 if binary else inputs) * op.channels
+        )
         if op.weights is None:
             raise ValueError(f"operation {name!r} has no weights")
     if code in WITH_EPILOGUE:

@@ -77,7 +77,11 @@ class Lowering:
 
     def refuse(self, node: fx.Node, why: str) -> GraphError:
         where = f"module {node.target!r}" if node.op == "call_module" else f"operation {node.name!r}"
-        kind = f" ({type(self.model.get_submodule(str(node.target))).__name__})" if node.op == "call_module" else ""
+        kind = (
+            f" ({type(self.model.get_submodule(str(node.target))).__name__})"
+            if node.op == "call_module"
+            else ""
+        )
         return GraphError(f"{where}{kind} cannot be packed: {why}")
 
     def tensor(self, name: str, kind: Kind, shape: Shape, copies: int = 1) -> int:
@@ -142,12 +146,16 @@ class Lowering:
             pending = self.after_pool(value.node, pending)
         op = replace(pending.op, copies=pending.copies, residual=pending.residual)
         op.flags |= Flag.RELU * pending.relu
-        scale = pending.scale.expand(op.out_channels) if pending.slope is None else pending.slope * pending.scale
+        scale = (
+            pending.scale.expand(op.out_channels) if pending.slope is None else pending.slope * pending.scale
+        )
         offset = torch.zeros(op.out_channels) if pending.offset is None else pending.offset
         if bool((scale != 1).any()) or bool((offset != 0).any()):
             op.scale, op.bias = scale.to(torch.float32).numpy(), offset.to(torch.float32).numpy()
         if bits:
-            value.act = op.out_bits = self.tensor(f"{name}.bits", Kind.BITS, pending.out_shape, pending.copies)
+            value.act = op.out_bits = self.tensor(
+                f"{name}.bits", Kind.BITS, pending.out_shape, pending.copies
+            )
             op.threshold = np.full(op.out_channels, 0.5, np.float32)
         if floats:
             value.stored = op.out_float = self.tensor(name, Kind.FLOAT, pending.out_shape)
@@ -169,7 +177,8 @@ class Lowering:
     def quantize(self, node: fx.Node, value: Value, module: QuantAct) -> Value:
         if module.levels != 2:
             raise self.refuse(
-                node, f"it has {module.levels} levels. Make it binary first: bd.decouple(model, example_input)"
+                node,
+                f"it has {module.levels} levels. Make it binary first: bd.decouple(model, example_input)",
             )
         result = Value(node, value.shape)
         pending = value.pending
@@ -194,8 +203,7 @@ class Lowering:
 
     def thresholds(self, node: fx.Node, pending: Pending) -> int:
         """Sums -> bits by thresholds alone; a max pool in between becomes an OR behind them."""
-        module = self.wide.get_submodule(str(node.target))
-        steps = [*pending.steps, module]
+        steps: list[Step] = [*pending.steps, self.wide.get_submodule(str(node.target))]
         op = replace(pending.op, copies=pending.copies)
         if pending.reach is not None:
             folded = fold_integers(steps, pending.reach, op.channels, op.copies, pending.scale)
@@ -235,13 +243,17 @@ class Lowering:
                 raise self.refuse(node, "padding must be given in zeros, as numbers")
             kernel, stride, padding = weight.shape[2:], module.stride, module.padding  # type: ignore[assignment]
         channels = len(weight)
-        size = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True))
+        size = tuple(
+            (n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True)
+        )
         op = Op(node.target, Code.FLOAT_CONV, -1, kernel=tuple(kernel), stride=stride, padding=padding)  # type: ignore[arg-type]
         op.channels = channels
         scale, reach = torch.ones((), dtype=torch.float64), None
         if is_binary_weight(module):
             if value.bits < 0:
-                raise self.refuse(node, "its weights are one bit but its input is not: put a bd.nn.QuantAct before it")
+                raise self.refuse(
+                    node, "its weights are one bit but its input is not: put a bd.nn.QuantAct before it"
+                )
             op.code, op.input = Code.BINARY_CONV, value.bits
             binary = binarize_weight(weight)
             scale, reach = binary.abs().flatten()[0], weight[0].numel()

@@ -31,7 +31,8 @@ class Packed:
     def __str__(self) -> str:
         return (
             f"{self.path}: {self.bytes:,} bytes, was {self.model_bytes:,} in PyTorch "
-            f"({self.model_bytes / self.bytes:.1f} times smaller); {self.checked.operations} operations agree, "
+            f"({self.model_bytes / self.bytes:.1f} times smaller); "
+            f"{self.checked.operations} operations agree, "
             f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding"
         )
 
@@ -42,12 +43,14 @@ def pack(
     path: str | Path,
     float_weights: str = "float32",
     verbose: bool = True,
+    meta: dict[str, str] | None = None,
 ) -> Packed:
     """Write the packed form of a model whose activations are binary; the model is left as it was.
 
     One-bit layers become bits, BN and activation one threshold a channel, max pooling of bits an OR. Layers
     with float weights stay float: `float_weights="float16"` halves them on disk. Before the file is written
     the program is compared with the model, operation by operation, on the example and on random images.
+    `meta` is kept in the file: text of the caller's, as class names.
 
     >>> import tempfile; from binaryduo.nn import QuantAct, BinaryLinear
     >>> net = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), QuantAct(), BinaryLinear(32, 3)).eval()
@@ -64,6 +67,7 @@ def pack(
     work = copy.deepcopy(model).cpu().float().eval()
     image = inputs[0][:1].detach().cpu().float()
     program, graph = _lower(work, image, half)
+    program.meta |= meta or {}
     content = duo.to_bytes(program)
     tolerance = verify.HALF_ROUNDING if half else verify.FLOAT32_ROUNDING
     checked = verify.Checked()

@@ -14,11 +14,11 @@ Steps that are absent are None. The same holds for `POINTWISE`, whose x is its i
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 class Kind(IntEnum):
@@ -49,6 +49,7 @@ WITH_EPILOGUE = (*CONVOLUTIONS, Code.POINTWISE)
 class Flag(IntFlag):
     """Switches of an operation."""
 
+    NONE = 0
     RELU = 1
     HALF_WEIGHTS = 2
     INTEGER_THRESHOLD = 4
@@ -103,7 +104,7 @@ class Op:
     padding: tuple[int, int] = (0, 0)
     copies: int = 1
     channels: int = 0
-    flags: Flag = Flag(0)
+    flags: Flag = Flag.NONE
     weights: Array | None = None
     scale: Array | None = None
     bias: Array | None = None

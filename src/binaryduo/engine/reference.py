@@ -3,7 +3,7 @@
 Bits are zeros and ones in an array here, nothing is packed; sums of one-bit layers are exact integers.
 """
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from binaryduo.engine.blocks import BINARY_BLOCK, FLOAT_BLOCK, from_blocks, unpack_bits
 from binaryduo.engine.program import Code, Flag, Kind, Op, Program, Tensor
 
-Values = NDArray[np.generic]  # (N, H, W, C); uint8 zeros and ones for bits, float32 otherwise
+Values = NDArray[Any]  # (N, H, W, C); uint8 zeros and ones for bits, float32 otherwise
 
 
 def run(program: Program, images: NDArray[np.float32]) -> list[Values]:
@@ -95,7 +95,7 @@ def _windows(x: Values, op: Op, fill: float = 0) -> Values:
     """(N, H, W, C) -> (N, H', W', kh, kw, C)"""
     (kh, kw), (sh, sw), (ph, pw) = op.kernel, op.stride, op.padding
     padded = np.pad(x, [(0, 0), (ph, ph), (pw, pw), (0, 0)], constant_values=fill)
-    windows = sliding_window_view(padded, (kh, kw), axis=(1, 2))[:, ::sh, ::sw]  # type: ignore[call-overload]
+    windows = sliding_window_view(padded, (kh, kw), axis=(1, 2))[:, ::sh, ::sw]
     result: Values = np.moveaxis(windows, 3, -1)
     return result
 
@@ -125,8 +125,7 @@ def epilogue(program: Program, op: Op, sums: Values, residual: Values | None) ->
             results[op.out_float] = y
     if op.out_bits >= 0:
         assert op.threshold is not None
-        compare: Callable[..., Values] = np.greater_equal
-        bits = compare(y, op.threshold).astype(np.uint8)
+        bits = (y >= op.threshold).astype(np.uint8)
         if op.flip is not None:
             bits ^= unpack_bits(op.flip.astype(np.uint8), op.out_channels, op.copies)
         results[op.out_bits] = bits

@@ -10,6 +10,7 @@ forces one (scalar, avx2, avx512, neon).
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,16 +87,21 @@ class PackedModel:
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
         """The most likely class of each image: (N,)."""
-        return np.argmax(self(images), axis=1)
+        result: NDArray[np.int64] = np.argmax(self(images), axis=1)
+        return result
 
-    def trace(self, image: ArrayLike) -> list[NDArray[np.generic]]:
+    def trace(self, image: ArrayLike) -> list[NDArray[Any]]:
         """All tensors for one image, (1, H, W, C) each, bits as zeros and ones: for looking inside."""
-        values: list[NDArray[np.generic]] = []
+        values: list[NDArray[Any]] = []
         for tensor, raw in zip(self.program.tensors, self._native.trace(self._images(image)), strict=True):
             if tensor.kind == Kind.BITS:
                 raw = unpack_bits(raw, tensor.channels, tensor.copies)
             values.append(raw[None])
         return values
+
+    def profile(self, images: ArrayLike) -> list[float]:
+        """Seconds that each operation of `program.ops` took in one call."""
+        return [float(seconds) for seconds in self._native.profile(self._images(images))]
 
     def _images(self, images: ArrayLike) -> NDArray[np.float32]:
         array = np.ascontiguousarray(images, dtype=np.float32)
@@ -120,7 +126,9 @@ class PackedModel:
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights, kernel = op.weights.dtype.name, f"{self.isa}: 6 × 16 multiply-add"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
-            weights += f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
+            weights += (
+                f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
+            )
         return Layer(
             name=op.name,
             operation=op.code.name.lower().replace("_", " "),

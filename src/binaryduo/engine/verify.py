@@ -24,7 +24,7 @@ FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousan
 FLOAT64_ROUNDING = 1e-9
 HALF_ROUNDING = 5e-3  # float16 weights
 
-Values = NDArray[np.generic]
+Values = NDArray[Any]
 
 
 @dataclass
@@ -123,4 +123,6 @@ def _same_floats(op: Op, found: Values, wanted: Values, tolerance: float) -> Non
 
 
 def _parted(op: Op, what: str) -> GraphError:
-    return GraphError(f"the packed form of {op.name!r} does not agree with the model: {what}. No file was written")
+    return GraphError(
+        f"the packed form of {op.name!r} does not agree with the model: {what}. No file was written"
+    )

@@ -1,4 +1,4 @@
-"""Which part of a program each node of a traced model becomes; anything not listed here is refused by name."""
+"""Which part of a program each node of a traced model becomes; anything else is refused by name."""
 
 import operator
 from dataclasses import replace
@@ -16,8 +16,8 @@ from binaryduo.nn import QuantAct
 from binaryduo.operations import PadChannels
 
 PARTS = (
-    "Conv2d, Linear, BinaryConv2d, BinaryLinear, BatchNorm1d/2d, QuantAct(levels=2), ReLU, MaxPool2d, AvgPool2d, "
-    "AdaptiveAvgPool2d(1), Dropout, flatten, addition, concatenation and padding of channels"
+    "Conv2d, Linear, BinaryConv2d, BinaryLinear, BatchNorm1d/2d, QuantAct(levels=2), ReLU, MaxPool2d, "
+    "AvgPool2d, AdaptiveAvgPool2d(1), Dropout, flatten, addition, concatenation and padding of channels"
 )
 ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 RELUS = (F.relu, torch.relu, "relu", "relu_")
@@ -108,7 +108,9 @@ class Visitor(Lowering):
             window = (module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode)
             return self.max_pool(node, value, *window)
         if isinstance(module, nn.AvgPool2d):
-            if module.divisor_override is not None or not (module.count_include_pad or pair(module.padding) == (0, 0)):
+            if module.divisor_override is not None or not (
+                module.count_include_pad or pair(module.padding) == (0, 0)
+            ):
                 raise self.refuse(node, "a divisor other than the whole window is not supported")
             return self.average_pool(
                 node, value, module.kernel_size, module.stride, module.padding, module.ceil_mode
@@ -148,8 +150,8 @@ class Visitor(Lowering):
             pending.steps.append(lambda x: module(x[:, :, None, None]).flatten(1))
         return Value(node, pending.out_shape, pending)
 
-    def replicate(self, node: fx.Node, value: Value, module: ReplicateCopies) -> Value:
-        if module.dim != 1 or len(self.shapes[node]) == 2 and value.shape[1:] != (1, 1):
+    def replicate(self, node: fx.Node, value: Value, module: Any) -> Value:
+        if module.dim != 1 or (len(self.shapes[node]) == 2 and value.shape[1:] != (1, 1)):
             raise self.refuse(node, "copies are packed in the channels of images only")
         pending = self.start(value, str(node.target))
         channels = value.shape[0] * module.copies
@@ -172,7 +174,9 @@ class Visitor(Lowering):
 
         def open_to_add(v: Value) -> bool:
             p = v.pending
-            return p is not None and p.plain and p.pool is None and len(self.users(v.node)) == 1 and a is not b
+            return (
+                p is not None and p.plain and p.pool is None and len(self.users(v.node)) == 1 and a is not b
+            )
 
         first, second = (a, b) if open_to_add(a) else (b, a)
         if open_to_add(second) and second.pending is not None and second.pending.reach is not None:
@@ -227,7 +231,9 @@ class Visitor(Lowering):
         stride = kernel if stride in (None, [], ()) else pair(stride)
         return Op(self.name_of(node), code, -1, kernel=kernel, stride=stride, padding=pair(padding))
 
-    def average_pool(self, node: fx.Node, value: Value, kernel: Any, stride: Any, padding: Any, ceil: Any) -> Value:
+    def average_pool(
+        self, node: fx.Node, value: Value, kernel: Any, stride: Any, padding: Any, ceil: Any
+    ) -> Value:
         if ceil:
             raise self.refuse(node, "ceil_mode is not supported")
         return self.to_float(node, value, self.pool_op(node, Code.AVERAGE_POOL, kernel, stride, padding))
@@ -265,9 +271,9 @@ class Visitor(Lowering):
         return Value(node, self.shape_of(node), stored=op.out_float)
 
     def concatenate(self, node: fx.Node) -> Value:
-        parts = node.args[0] if node.args else node.kwargs["tensors"]
+        parts: Any = node.args[0] if node.args else node.kwargs["tensors"]
         axis = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
-        values = [self.values[n] for n in parts]  # type: ignore[union-attr]
+        values = [self.values[n] for n in parts]
         if axis not in (1, 1 - len(self.shapes[node])) or len(values) < 2:
             raise self.refuse(node, "tensors are concatenated along their channels only")
         if len(self.shapes[node]) == 2 and any(v.shape[1:] != (1, 1) for v in values):

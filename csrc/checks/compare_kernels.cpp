@@ -1,0 +1,166 @@
+// Compares an instruction set with the scalar reference on random layers, bit by bit. Built and run by
+// tests/engine/test_instruction_sets.py for sets that this CPU lacks: AVX-512 through SIMDe, NEON in qemu.
+//     compare_kernels avx2|avx512|neon
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "../kernels.h"
+
+using namespace binaryduo;
+
+namespace {
+
+std::mt19937 rng(7);
+size_t pick(size_t low, size_t high) { return low + rng() % (high - low + 1); }
+
+// Memory that starts at 64 bytes and has room behind it, as the executor's has.
+template <typename T>
+struct Memory {
+    std::vector<T> values;
+    T* data;
+    explicit Memory(size_t n) : values(n + 256) {
+        data = values.data();
+        while (reinterpret_cast<uintptr_t>(data) % 64) ++data;
+    }
+};
+
+template <typename T>
+void fill(Memory<T>& memory, size_t n) {
+    for (size_t i = 0; i < n; ++i) memory.data[i] = T(rng());
+}
+
+void fill(Memory<float>& memory, size_t n) {
+    std::normal_distribution<float> normal;
+    for (size_t i = 0; i < n; ++i) memory.data[i] = normal(rng);
+}
+
+struct Results {
+    std::vector<uint8_t> bits;
+    std::vector<float> floats;
+};
+
+struct Case {
+    ConvShape s;
+    bool binary, integers, scaled, added, relu;
+    size_t copies;
+};
+
+Case random_case() {
+    Case c{};
+    ConvShape& s = c.s;
+    c.binary = rng() % 4 != 0;
+    s.images = pick(1, 2);
+    s.kh = pick(1, 5), s.kw = pick(1, 5), s.sh = pick(1, 2), s.sw = pick(1, 2);
+    s.ph = pick(0, s.kh - 1), s.pw = pick(0, s.kw - 1);
+    s.height = pick(s.kh, s.kh + 9), s.width = pick(s.kw, s.kw + 9);
+    s.unit = c.binary ? pick(1, 40) : pick(1, 20);
+    s.out_height = (s.padded_height() - s.kh) / s.sh + 1;
+    s.out_width = (s.padded_width() - s.kw) / s.sw + 1;
+    s.channels = pick(1, 150);
+    c.integers = c.binary && rng() % 2;
+    c.scaled = rng() % 2, c.added = rng() % 2, c.relu = rng() % 2;
+    c.copies = pick(1, 3);
+    return c;
+}
+
+struct Data {
+    Memory<uint8_t> input, weights, flip;
+    Memory<float> floats, float_weights, scale, bias, residual, threshold;
+    Memory<int32_t> threshold32;
+    Memory<int16_t> threshold16;
+
+    explicit Data(const Case& c)
+        : input(c.s.images * c.s.height * c.s.width * c.s.unit),
+          weights(c.s.kh * c.s.segment() * c.s.channels),
+          flip(c.copies * ((c.s.channels + 7) / 8)),
+          floats(c.s.images * c.s.padded_height() * c.s.padded_width() * c.s.unit),
+          float_weights(c.s.kh * c.s.segment() * c.s.channels),
+          scale(c.copies * c.s.channels),
+          bias(c.copies * c.s.channels),
+          residual(c.s.pixels() * c.copies * c.s.channels),
+          threshold(c.copies * c.s.channels),
+          threshold32(c.copies * c.s.channels),
+          threshold16(c.copies * c.s.channels) {
+        const ConvShape& s = c.s;
+        const size_t all = c.copies * s.channels;
+        fill(input, s.images * s.height * s.width * s.unit);
+        fill(weights, s.kh * s.segment() * s.channels);
+        fill(flip, c.copies * ((s.channels + 7) / 8));
+        fill(floats, s.images * s.padded_height() * s.padded_width() * s.unit);
+        fill(float_weights, s.kh * s.segment() * s.channels);
+        fill(scale, all);
+        fill(bias, all);
+        fill(residual, s.pixels() * all);
+        fill(threshold, all);
+        for (size_t i = 0; i < all; ++i)
+            threshold16.data[i] = int16_t(threshold32.data[i] = int32_t(rng() % 61) - 30);
+    }
+};
+
+Results run(const Kernels& k, const Case& c, const Data& d) {
+    const ConvShape& s = c.s;
+    const size_t all = c.copies * s.channels, row = c.copies * ((s.channels + 7) / 8);
+    Results r{std::vector<uint8_t>(s.pixels() * row), std::vector<float>(s.pixels() * all)};
+    Epilogue e{};
+    e.channels = s.channels, e.copies = c.copies, e.flip = d.flip.data, e.out_bits = r.bits.data();
+    if (c.integers) {
+        e.threshold32 = d.threshold32.data, e.threshold16 = d.threshold16.data;
+    } else {
+        e.threshold = d.threshold.data, e.out_float = r.floats.data(), e.relu = c.relu;
+        if (c.scaled) e.scale = d.scale.data, e.bias = d.bias.data;
+        if (c.added) e.residual = d.residual.data;
+    }
+    Memory<uint8_t> scratch(k.scratch_bytes(s));
+    if (!c.binary) {
+        for (size_t item = 0; item < k.float_items(s); ++item)
+            k.float_item(s, d.floats.data, d.float_weights.data, e, item, scratch.data);
+        return r;
+    }
+    Memory<uint8_t> stream(k.stream_bytes(s));
+    Memory<uint16_t> counts(s.images * s.padded_height() * s.padded_width());
+    for (size_t i = 0; i < s.images * s.padded_height(); ++i)
+        k.prepare_row(s, d.input.data, i, stream.data, counts.data, scratch.data);
+    for (size_t item = 0; item < k.binary_items(s); ++item)
+        k.binary_item(s, stream.data, counts.data, d.weights.data, e, item, scratch.data);
+    return r;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::string name = argc > 1 ? argv[1] : "";
+    const Kernels* kernels = name == "avx512" ? kernels_avx512()
+                             : name == "neon" ? kernels_neon()
+                                              : kernels_avx2();
+    if (!kernels || name != kernels->name) {
+        std::printf("%s is not built in\n", name.c_str());
+        return 2;
+    }
+    const int cases = argc > 2 ? std::atoi(argv[2]) : 300;
+    for (int i = 0; i < cases; ++i) {
+        const Case c = random_case();
+        const Data d(c);
+        const Results wanted = run(*kernels_scalar(), c, d), found = run(*kernels, c, d);
+        size_t wrong = 0;
+        for (size_t j = 0; j < wanted.floats.size(); ++j)
+            wrong +=
+                !(std::fabs(found.floats[j] - wanted.floats[j]) <= 1e-3f * (1 + std::fabs(wanted.floats[j])));
+        // A binary layer's bits come from exact integers; a multiply-add fused or not may turn a float one.
+        const bool exact = c.integers;
+        size_t bits = 0;
+        for (size_t j = 0; j < wanted.bits.size(); ++j)
+            bits += size_t(__builtin_popcount(unsigned(wanted.bits[j] ^ found.bits[j])));
+        if (wrong || bits > (exact ? 0 : wanted.bits.size() / 500 + 1)) {
+            std::printf("case %d: %zu floats and %zu bits of %s differ from the scalar reference\n", i, wrong,
+                        bits, name.c_str());
+            return 1;
+        }
+    }
+    std::printf("%s agrees with the scalar reference on %d random layers\n", name.c_str(), cases);
+    return 0;
+}

@@ -1,0 +1,41 @@
+"""`binaryduo describe`: what a packed file holds."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def describe(
+    path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+) -> None:
+    """A table of a packed file's layers: sizes, weights, thresholds and the kernel chosen on this CPU."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from binaryduo.engine.runtime import load
+
+    model = load(path, threads)
+    table = Table(title=f"{path.name}: {path.stat().st_size:,} bytes")
+    for title in ("layer", "operation", "output", "weights"):
+        table.add_column(title)
+    for title in ("bytes", "thresholds"):
+        table.add_column(title, justify="right")
+    table.add_column("kernel")
+    for layer in model.describe():
+        count = str(layer.thresholds or "")
+        table.add_row(
+            layer.name, layer.operation, layer.output, layer.weights, f"{layer.bytes:,}", count, layer.kernel
+        )
+    console = Console()
+    console.print(table)
+    c, h, w = model.input_shape
+    console.print(
+        f"input N × {c} × {h} × {w}; {model.isa} on {model.threads} threads; "
+        f"{model.workspace_bytes / 2**20:.1f} MiB of working memory",
+        highlight=False,
+    )
+    for key, value in model.program.meta.items():
+        shown = value.replace("\n", ", ")
+        console.print(f"{key}: {shown if len(shown) < 100 else shown[:97] + '...'}", highlight=False, markup=False)

@@ -1,0 +1,87 @@
+"""`binaryduo run`: images in, labels and probabilities out; needs no PyTorch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from binaryduo.engine.runtime import PackedModel
+
+
+def run(
+    path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
+    inputs: Annotated[
+        list[Path],
+        typer.Argument(help="Images, or .npy arrays of normalised float images, N × C × H × W."),
+    ],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 1,
+    threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images that are run at once.")] = 64,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object an image instead.")] = False,
+) -> None:
+    """Classify images with a packed model.
+
+    Image files are resized to the model's input and normalised as in training, where the file says how
+    (`binaryduo pack` of a run's folder writes that down); else their values go from 0 to 1.
+
+    Example: `binaryduo run net.duo cat.png dog.png --top 3`
+    """
+    import json as encoder
+
+    import numpy as np
+
+    from binaryduo.engine.runtime import load
+
+    model = load(path, threads)
+    classes = [name for name in model.program.meta.get("classes", "").split("\n") if name]
+    for source in inputs:
+        images = _read(source, model)
+        for first in range(0, len(images), batch):
+            logits = model(images[first : first + batch])
+            powers = np.exp(logits - logits.max(1, keepdims=True))
+            probabilities = powers / powers.sum(1, keepdims=True)
+            for i, row in enumerate(probabilities):
+                name = source.name if len(images) == 1 else f"{source.name}[{first + i}]"
+                best = [int(c) for c in np.argsort(-row)[:top]]
+                labels = [classes[c] if c < len(classes) else str(c) for c in best]
+                if json:
+                    found = [
+                        {"class": c, "label": label, "probability": round(float(row[c]), 6)}
+                        for c, label in zip(best, labels, strict=True)
+                    ]
+                    print(encoder.dumps({"input": name, "top": found}))
+                else:
+                    print(
+                        f"{name}: "
+                        + ", ".join(f"{label} {row[c]:.1%}" for c, label in zip(best, labels, strict=True))
+                    )
+
+
+def _read(path: Path, model: "PackedModel") -> Any:
+    """The images of a file, (N, C, H, W) and normalised."""
+    import numpy as np
+
+    from binaryduo.errors import DataError
+
+    c, h, w = model.input_shape
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+            images = array[None] if array.ndim == 3 else array
+            if images.ndim != 4 or images.shape[1:] != (c, h, w):
+                raise DataError(f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}")
+            return images.astype(np.float32)
+        from PIL import Image
+
+        with Image.open(path) as image:
+            pixels = image.convert({1: "L", 3: "RGB"}.get(c, "RGB")).resize((w, h), Image.Resampling.BILINEAR)
+            values = np.asarray(pixels, np.float32).reshape(h, w, -1) / 255
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as images: {error}") from error
+    if values.shape[-1] != c:
+        raise DataError(f"{path} is an image, and the model takes {c} channels: give it an .npy array")
+    for name, step in (("mean", np.subtract), ("std", np.divide)):
+        if name in model.program.meta:
+            values = step(values, np.array(model.program.meta[name].split(), np.float32))
+    return np.ascontiguousarray(values.transpose(2, 0, 1))[None]

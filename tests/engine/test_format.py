@@ -1,0 +1,115 @@
+"""The file: what is written comes back, and nothing that is altered gets through."""
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from binaryduo.engine import format as duo
+from binaryduo.engine import reference
+from binaryduo.engine.program import Code
+from binaryduo.engine.runtime import PackedModel, load
+from binaryduo.errors import PackedFormatError
+from tests.engine.programs import Builder
+
+
+def build():
+    b = Builder(5, 6, 6, seed=1)
+    stream = b.conv(0, 10, copies=2, out="both")
+    x = b.conv(b.binarize(b.program.ops[-1].out_float), 10, copies=2, out="both", residual=stream - 1)
+    x = b.pool(x, Code.MAX_POOL, flip=True)
+    return b, b.finish(b.conv(x, 4, (3, 3), padding=(0, 0)))
+
+
+BUILDER, PROGRAM = build()
+CONTENT = duo.to_bytes(PROGRAM)
+
+
+def open_bytes(content):
+    return PackedModel(duo.Sections(np.frombuffer(bytes(content), np.uint8), "test"), threads=1)
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "net.duo"
+    assert duo.write(PROGRAM, path) == len(CONTENT)
+    again = duo.read(path)
+    assert duo.to_bytes(again) == CONTENT
+    images = BUILDER.images(3)
+    np.testing.assert_allclose(load(path)(images), reference.logits(PROGRAM, images), rtol=1e-4, atol=1e-4)
+
+
+def test_arrays_are_views_of_the_mapped_file(tmp_path):
+    path = tmp_path / "net.duo"
+    duo.write(PROGRAM, path)
+    for op in duo.read(path).ops:
+        for _, array in op.arrays():
+            assert not array.flags.owndata
+            assert not array.flags.writeable
+
+
+def test_every_byte_is_covered():
+    """Flipping any one bit anywhere is noticed."""
+    for position in range(len(CONTENT)):
+        changed = bytearray(CONTENT)
+        changed[position] ^= 1 << (position % 8)
+        with pytest.raises(PackedFormatError):
+            open_bytes(changed)
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 100, 191, 192, 500, len(CONTENT) - 1])
+def test_truncated(length, tmp_path):
+    path = tmp_path / "net.duo"
+    path.write_bytes(CONTENT[:length])
+    with pytest.raises(PackedFormatError, match=r"net\.duo"):
+        load(path)
+
+
+def test_not_a_file(tmp_path):
+    with pytest.raises(PackedFormatError, match="cannot be read"):
+        load(tmp_path / "missing.duo")
+    with pytest.raises(PackedFormatError):
+        load(tmp_path)
+
+
+def test_appended_and_other_versions():
+    with pytest.raises(PackedFormatError, match="header says"):
+        open_bytes(CONTENT + b"\0")
+    other = bytearray(CONTENT)
+    other[8:12] = struct.pack("<I", 2)
+    with pytest.raises(PackedFormatError, match="version 2"):
+        open_bytes(sealed(other))
+
+
+def sealed(content):
+    """The same bytes with all checksums made right again, as a forger would."""
+    content = bytearray(content)
+    for i in range(4):
+        at = duo.HEADER.size + i * duo.SECTION.size
+        tag, _, offset, length, used = duo.SECTION.unpack_from(content, at)
+        crc = zlib.crc32(content[offset : offset + length])
+        duo.SECTION.pack_into(content, at, tag, crc, offset, length, used)
+    content[188:192] = struct.pack("<I", zlib.crc32(content[:188]))
+    return content
+
+
+TABLES = range(24, duo.SECTION.unpack_from(CONTENT, duo.HEADER.size + 3 * duo.SECTION.size)[2])
+INTERESTING = [0, 1, 2, 3, 7, 8, 63, 64, 127, 128, 255]
+
+
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(TABLES), st.sampled_from(INTERESTING)), min_size=1, max_size=4))
+def test_forged_tables_never_crash(changes):
+    """Tables altered behind right checksums are refused, or describe another valid program that runs."""
+    content = bytearray(CONTENT)
+    for position, value in changes:
+        content[position] = value
+    try:
+        model = open_bytes(sealed(content))
+    except PackedFormatError:
+        return
+    if model.workspace_bytes < 1 << 22:
+        model(np.zeros((1, *model.input_shape), np.float32))
+        model.describe()

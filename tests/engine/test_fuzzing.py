@@ -1,0 +1,82 @@
+"""A coverage-guided fuzzer on the native reader and executor, with address and undefined-behaviour
+sanitizers. Runs for a few seconds here; BINARYDUO_FUZZ_SECONDS gives it longer."""
+
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from binaryduo.engine import format as duo
+from binaryduo.engine.program import Code
+from tests.engine.programs import Builder
+from tests.engine.test_format import PROGRAM
+from tests.engine.test_runtime import network
+
+CSRC = Path(__file__).parents[2] / "csrc"
+PARTS = [
+    "plan",
+    "model",
+    "threads",
+    "dispatch",
+    "kernels_scalar",
+    "kernels_avx2",
+    "kernels_avx512",
+    "kernels_neon",
+]
+SECONDS = int(os.environ.get("BINARYDUO_FUZZ_SECONDS", "15"))
+
+
+def seeds():
+    yield PROGRAM
+    yield network()[1]
+    b = Builder(9, 4, 4, seed=3)
+    x = b.conv(b.binarize(0), 5, (4, 4), padding=(0, 0), binary=False, half=True)
+    yield b.finish(x)
+    b = Builder(6, 4, 4, seed=4)
+    b.pool(0, Code.AVERAGE_POOL)
+    yield b.finish(b.pool(0, Code.MAX_POOL))
+
+
+@pytest.fixture(scope="module")
+def fuzzer(tmp_path_factory):
+    clang = shutil.which("clang++")
+    if clang is None:
+        pytest.skip("clang++ is not installed: the fuzzer was not run")
+    target = tmp_path_factory.mktemp("fuzz") / "fuzz_model"
+    flags = ["-g", "-O1", "-std=c++17", "-Wno-psabi", "-mavx2", "-mfma", "-mpopcnt", "-mbmi2"]
+    flags += ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", "-pthread"]
+    sources = [CSRC / f"{part}.cpp" for part in PARTS] + [CSRC / "checks" / "fuzz_model.cpp"]
+    built = subprocess.run(
+        [clang, *flags, *sources, "-o", target], capture_output=True, text=True, timeout=280
+    )
+    if built.returncode and "clang_rt" in built.stderr:
+        pytest.skip("clang's sanitizer runtime is not installed: the fuzzer was not run")
+    assert built.returncode == 0, built.stderr
+    return target
+
+
+@pytest.mark.parametrize("isa", ["avx2", "scalar"])
+def test_native_reader_and_executor(fuzzer, isa, tmp_path):
+    if os.uname().machine != "x86_64":
+        pytest.skip("built for x86-64")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    for i, program in enumerate(seeds()):
+        parts = duo.Sections(np.frombuffer(duo.to_bytes(program), np.uint8), "seed")
+        counts = struct.pack("<HH", len(program.tensors), len(program.ops))
+        (corpus / str(i)).write_bytes(
+            counts + parts.tensors.tobytes() + parts.ops.tobytes() + parts.data.tobytes()
+        )
+    limits = [f"-max_total_time={SECONDS}", "-timeout=20", "-rss_limit_mb=2048", "-max_len=65536"]
+    done = subprocess.run(
+        [fuzzer, corpus, *limits, f"-artifact_prefix={tmp_path}/"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS + 120,
+        env={**os.environ, "BINARYDUO_ISA": isa},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]

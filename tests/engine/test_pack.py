@@ -1,0 +1,184 @@
+"""Packed networks against PyTorch: the paper's, small ones of the same parts, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import binaryduo as bd
+from binaryduo.engine import reference
+from binaryduo.engine.program import Code
+from binaryduo.errors import ArgumentError, GraphError
+from binaryduo.nn import BinaryConv2d, BinaryLinear, QuantAct
+
+
+def trained_like(model, seed=0):
+    """Statistics and parameters as after training: every BN different, some γ negative, some zero."""
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.running_mean.normal_(0, 0.3, generator=g)
+                module.running_var.uniform_(0.5, 2, generator=g)
+                module.weight.normal_(0.7, 0.6, generator=g)
+                module.bias.add_(0.3 * torch.randn(module.bias.shape, generator=g))
+                module.weight[::7] = 0
+    return model.eval()
+
+
+def check_pack(model, x, path, tolerance=1e-4):
+    packed = bd.pack(model, x, path, verbose=False)
+    loaded = bd.load(path, threads=1)
+    with torch.no_grad():
+        wanted = model(x).numpy()
+    wanted = wanted.reshape(wanted.shape[:2]) if wanted.shape[2:] == (1, 1) else wanted
+    found = loaded(x.numpy())
+    assert found.dtype == np.float32
+    assert found.shape == wanted.shape
+    size = np.abs(wanted).max()
+    agree = np.abs(found - wanted).max(axis=tuple(range(1, wanted.ndim))) <= tolerance * size
+    return packed, loaded, agree
+
+
+@pytest.mark.parametrize("variant", ["baseline", "decoupled"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mlp", {"weight_bits": 1, "image_size": 12}),
+        ("mlp", {"weight_bits": 32, "image_size": 12}),
+        ("vgg7", {"weight_bits": 1, "width": 0.5, "image_size": 16}),
+        ("vgg7", {"weight_bits": 32, "width": 0.25, "image_size": 16}),
+        ("alexnet", {"width": 0.125, "image_size": 95, "num_classes": 17}),
+        ("resnet18", {"width": 0.25, "image_size": 64, "num_classes": 17}),
+        ("resnet18-sc", {"width": 0.25, "image_size": 64, "num_classes": 17}),
+    ],
+)
+def test_networks(name, options, variant, tmp_path):
+    model = trained_like(bd.models.build(name, variant=variant, **options))
+    size = options["image_size"]
+    x = torch.randn(4, 1 if name == "mlp" else 3, size, size)
+    packed, loaded, agree = check_pack(model, x, tmp_path / "net.duo")
+    assert agree.mean() >= 0.75  # a value within rounding of its threshold may flip, and its image with it
+    assert packed.checked.close <= 1e-4 * packed.checked.bits
+    binary = [op for op in loaded.program.ops if op.code == Code.BINARY_CONV]
+    assert bool(binary) == (options.get("weight_bits", 1) == 1)
+    np.testing.assert_allclose(reference.logits(loaded.program, x.numpy()), loaded(x.numpy()), atol=1e-2)
+
+
+def small(*layers):
+    return trained_like(
+        nn.Sequential(nn.Conv2d(3, 24, 3, padding=1), nn.BatchNorm2d(24), QuantAct(), *layers)
+    )
+
+
+class Streams(nn.Module):
+    """Additions, concatenations, padding and functional calls as a user would write them."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.norm = nn.BatchNorm2d(16)
+        self.act = QuantAct()
+        self.conv1 = BinaryConv2d(16, 16, 3, padding=1)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.act1 = QuantAct()
+        self.conv2 = BinaryConv2d(16, 8, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(8)
+        self.head = nn.Linear(48, 5)
+
+    def forward(self, x):
+        stream = self.norm(self.stem(x))
+        y = self.bn1(self.conv1(self.act(stream))) + stream
+        z = self.bn2(self.conv2(self.act1(y)))
+        z = F.pad(z, (0, 0, 0, 0, 4, 4))
+        w = torch.cat([F.relu(z + y), y, F.relu(y)], 1)
+        return self.head(F.adaptive_avg_pool2d(F.max_pool2d(w, 2), 1).flatten(1))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        small(BinaryConv2d(24, 20, 3), nn.MaxPool2d(2), nn.BatchNorm2d(20), QuantAct(), nn.Conv2d(20, 4, 1)),
+        small(nn.MaxPool2d(3, 2, 1), BinaryConv2d(24, 9, 3, stride=2), nn.ReLU(), nn.BatchNorm2d(9)),
+        small(BinaryConv2d(24, 9, 1), nn.BatchNorm2d(9), nn.MaxPool2d(2), QuantAct(), nn.Conv2d(9, 4, 3)),
+        small(nn.AvgPool2d(2), nn.Conv2d(24, 6, 3), nn.ReLU(), nn.MaxPool2d(2), nn.BatchNorm2d(6), nn.ReLU()),
+        small(
+            nn.Flatten(),
+            nn.Dropout(),
+            BinaryLinear(1536, 30),
+            nn.BatchNorm1d(30),
+            QuantAct(),
+            nn.Linear(30, 3),
+        ),
+        small(BinaryConv2d(24, 20, 3), nn.BatchNorm2d(20), nn.ReLU(), QuantAct(), nn.Conv2d(20, 4, 1)),
+        Streams(),
+    ],
+    ids=["pooled", "bits pooled", "normed pooled", "averaged", "flattened", "biased", "streams"],
+)
+def test_parts(model, tmp_path):
+    trained_like(model)
+    _, _, agree = check_pack(model, torch.randn(6, 3, 8, 8), tmp_path / "net.duo")
+    assert agree.mean() >= 0.8
+
+
+def test_the_model_is_untouched_and_float16_halves_the_file(tmp_path):
+    model = trained_like(
+        bd.models.build("vgg7", variant="decoupled", weight_bits=32, width=0.25, image_size=16)
+    )
+    model.train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    x = torch.randn(1, 3, 16, 16)
+    full = bd.pack(model, x, tmp_path / "full.duo", verbose=False)
+    half = bd.pack(model, x, tmp_path / "half.duo", float_weights="float16", verbose=False)
+    assert model.training
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert half.bytes < 0.62 * full.bytes
+    assert "times smaller" in str(full)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Conv2d(3, 4, 1), QuantAct(3)), r"module '1' \(QuantAct\).*3 levels.*bd.decouple"),
+        (nn.Sequential(nn.Conv2d(3, 6, 1), nn.GELU()), r"module '1' \(GELU\) cannot be packed"),
+        (nn.Sequential(nn.Conv2d(3, 6, 1, groups=3)), "grouped"),
+        (nn.Sequential(BinaryConv2d(3, 6, 1)), "its input is not"),
+        (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),
+        (nn.Sequential(nn.MaxPool2d(2, ceil_mode=True)), "ceil_mode"),
+    ],
+)
+def test_refused_by_name(model, message, tmp_path):
+    with pytest.raises(GraphError, match=message):
+        bd.pack(model.eval(), torch.randn(1, 3, 8, 8), tmp_path / "net.duo")
+    assert not (tmp_path / "net.duo").exists()
+
+
+def test_arguments(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 1))
+    with pytest.raises(ArgumentError, match="float_weights"):
+        bd.pack(model, torch.randn(1, 3, 4, 4), tmp_path / "x.duo", float_weights="int4")
+    bd.pack(model, torch.randn(1, 3, 4, 4), tmp_path / "x.duo", verbose=False)
+    loaded = bd.load(tmp_path / "x.duo")
+    with pytest.raises(ArgumentError, match="N × 3 × 4 × 4"):
+        loaded(np.zeros((1, 3, 5, 4)))
+    with pytest.raises(ArgumentError, match="threads"):
+        bd.load(tmp_path / "x.duo", threads=0)
+
+
+def test_a_wrong_program_is_not_written(tmp_path, monkeypatch):
+    """If the folding were wrong, pack would notice."""
+    from binaryduo.engine import lowering
+
+    right = lowering.fold_integers
+
+    def wrong(*args):
+        folded = right(*args)
+        folded.threshold = folded.threshold + 1
+        return folded
+
+    monkeypatch.setattr(lowering, "fold_integers", wrong)
+    model = small(BinaryConv2d(24, 20, 3), nn.BatchNorm2d(20), QuantAct(), nn.Conv2d(20, 4, 1))
+    with pytest.raises(GraphError, match="does not agree"):
+        bd.pack(model, torch.randn(1, 3, 8, 8), tmp_path / "net.duo")
+    assert not (tmp_path / "net.duo").exists()
