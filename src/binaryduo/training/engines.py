@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.data.progress import console
+from binaryduo.training import fastconv
 
 COMPILE_PAYS_AFTER = 20 * 60  # seconds: a shorter run would spend too much of its time on compiling
 
@@ -23,11 +24,15 @@ def say(text: str) -> None:
 
 def fast_applies(model: nn.Module, device: torch.device) -> bool:
     """Whether the engine "fast" has anything to offer for this model on this device."""
-    return False
+    return device.type == "cpu" and fastconv.available() and any(fastconv.suits(m) for m in model.modules())
 
 
 def prepare(model: nn.Module, engine: str) -> nn.Module:
     """The forward pass of the model under an engine; the parameters stay the model's own."""
+    if engine == "fast":
+        fastconv.keep_memory()
+        if not fastconv.install(model):
+            say("engine fast: no convolution of this network can use it")
     if engine == "compile":
         compiled = torch.compile(model, dynamic=False)
         assert isinstance(compiled, nn.Module)
@@ -66,6 +71,7 @@ def measure(
             reason = (str(error).strip().splitlines() or ["no message"])[0][:200]
             say(f"engine {engine} is not used: {type(error).__name__}: {reason}")
         finally:
+            fastconv.remove(model)
             with torch.no_grad():
                 for name, tensor in model.state_dict().items():
                     tensor.copy_(before[name])

@@ -22,7 +22,7 @@ from binaryduo.data.memory import IGNORED
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
-from binaryduo.training import checkpoint, choices, nonfinite, schedule, synced_norm
+from binaryduo.training import checkpoint, choices, fastconv, nonfinite, schedule, synced_norm
 from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
 from binaryduo.training.display import Display
 from binaryduo.training.engines import prepare, say
@@ -157,6 +157,7 @@ class Trainer:
                 raise
             raise lost from error
         finally:
+            fastconv.remove(self.model)
             if metrics is not None:
                 metrics.close()
             if self.fabric.world_size > 1:
