@@ -21,7 +21,7 @@ demo: setup      ## see the method at work on small images
 	$(BIN)/python examples/demo.py
 
 test: setup      ## run every test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 check: setup     ## lint, types, import rules, C++ format
 	$(BIN)/ruff check .
