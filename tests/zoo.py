@@ -1,4 +1,4 @@
-"""Networks as users write them, small: each entry makes a model and an example input for a number of levels."""
+"""Networks as users write them, small: each entry makes a model and an example input for some levels."""
 
 from collections.abc import Callable
 from typing import Any
@@ -335,6 +335,4 @@ class SqueezeExcite(nn.Module):
 @entry
 def squeeze_excite(levels: int) -> tuple[nn.Module, Any]:
     more = [conv(8, 8), nn.BatchNorm2d(8), bd.nn.QuantAct(levels), SqueezeExcite(8), nn.BatchNorm2d(8)]
-    return nn.Sequential(
-        *stem(8, levels), SqueezeExcite(8), *more, bd.nn.QuantAct(levels), *head(8)
-    ), image()
+    return nn.Sequential(*stem(8, levels), SqueezeExcite(8), *more, bd.nn.QuantAct(levels), *head(8)), image()

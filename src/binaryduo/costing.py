@@ -132,7 +132,7 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
         if not isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
             continue
         source = analysis.info[analysis.tensor_inputs(node)[0]]
-        # A transposed convolution uses its weights once for each place of its input, the others of their output.
+        # A transposed convolution uses its weights once for each place of its input, others of the output.
         transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
         shape = source.shape if transposed else analysis.info[node].shape
         dim = len(shape) - 1 if isinstance(module, nn.Linear) else 1

@@ -20,7 +20,7 @@ from binaryduo.operations import Kind, PadChannels
 from binaryduo.planning import TOPOLOGIES, Topology
 from binaryduo.rewrite import channel_size, set_channel_size, to_module
 from binaryduo.ste import check_levels
-from binaryduo.tracing import as_inputs
+from binaryduo.tracing import as_inputs, unwrap
 
 
 def coupled_width(n: int, levels: int = 3) -> int:
@@ -76,6 +76,8 @@ def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topo
     if topology not in TOPOLOGIES:
         raise ArgumentError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {topology!r}")
     inputs = as_inputs(example_input)
+    if isinstance(getattr(unwrap(model), "coupling", None), Coupling):
+        raise GraphError(f"{type(model).__name__} is coupled already: couple the binary baseline instead")
     analysis = analyse(model, inputs)
     refuse_shared(analysis)
     if next(analysis.of_kind(Kind.QUANT), None) is None:
@@ -133,14 +135,16 @@ class _Widths:
         groups = getattr(layer, "groups", 1)
         counts = []
         for s in source.segments:
-            split = s.levels is not None or (self.quad and s.quantized)
+            split = s.levels is not None or (self.quad and s.spread)
             counts.append((self._new_size(s), self.copies if split else 1))
-        if bnn.is_binary_weight(layer) or groups > 1:  # one scale, or one run: plain channels are replicated too
+        if (
+            bnn.is_binary_weight(layer) or groups > 1
+        ):  # one scale, or one run: plain channels are replicated too
             most = max(c for _, c in counts)
             counts = [(n, most) for n, _ in counts]
         fan_in = sum(n * c for n, c in counts) if self.analysis.reads_channels(node) else self.inputs(node)
         out = self.analysis.info[node].segments[0]
-        fan_out = self._new_size(out) * (self.copies if self.quad and out.quantized and groups == 1 else 1)
+        fan_out = self._new_size(out) * (self.copies if self.quad and out.spread and groups == 1 else 1)
         if _is_depthwise(layer):
             groups = self.inputs(node)  # depthwise stays depthwise
         return fan_in // groups * fan_out * kernel
@@ -165,14 +169,25 @@ class _Widths:
         if not self.narrowed:
             reasons.append("no width can be changed: " + "; ".join(self._pinned()))
         # Boundary layers first, the costliest before the others; each at most until it is as small as in
-        # the baseline. Where that is not enough, all narrowed groups, the widest first.
+        # the baseline. Where that is not enough, all narrowed groups, the one that lost least first.
         boundary = sorted(
             (g for g in self.narrowed if self.boundary_cost(g)), key=self.boundary_cost, reverse=True
         )
         for group in boundary:
             self._shrink(group, budget, group.size // self.copies, reasons, self.boundary_cost(group))
-        for group in sorted(self.narrowed, key=lambda g: g.size, reverse=True):
-            self._shrink(group, budget, 1, reasons, None)
+        before = dict(self.new)
+        while self.total(decoupled=True) > budget:
+            able = [g for g in self.narrowed if self.new[id(g)] > g.divisor]
+            if not able:
+                break
+            widest = max(able, key=lambda g: self.new[id(g)] / g.size)
+            self.new[id(widest)] -= widest.divisor
+        for group in self.narrowed:
+            if self.new[id(group)] != before[id(group)]:
+                reasons.append(
+                    f"{group.name}: narrowed further, {before[id(group)]} -> {self.new[id(group)]}, because "
+                    f"the boundary layers alone could not save enough"
+                )
         total = self.total(decoupled=True)
         if total > budget:
             raise GraphError(
@@ -193,18 +208,17 @@ class _Widths:
             if g.quantized and g.fixed
         ]
 
-    def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int | None) -> None:
+    def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int) -> None:
         """Narrow one group to the largest width that fits the budget, or to `least`."""
         before = self.new[id(group)]
         while self.total(decoupled=True) > budget and self.new[id(group)] - group.divisor >= max(least, 1):
             self.new[id(group)] -= group.divisor
         after = self.new[id(group)]
         if after != before:
-            if cost is None:
-                why = "the boundary layers alone could not save enough"
-            else:
-                why = f"the layer behind it is not narrowed and would cost {cost:,} weights"
-            reasons.append(f"{group.name}: narrowed further, {before} -> {after}, because {why}")
+            reasons.append(
+                f"{group.name}: narrowed further, {before} -> {after}, because the layer behind it is not "
+                f"narrowed and would cost {cost:,} weights"
+            )
 
 
 def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:

@@ -26,15 +26,13 @@ from binaryduo.operations import Kind, is_extreme
 from binaryduo.planning import TOPOLOGIES, Planner, Topology, copies_of
 from binaryduo.rewrite import (
     channel_size,
-    consumers,
     in_sequence,
-    origins,
     replace_everywhere,
     set_channel_size,
-    size_readers,
     to_module,
     unused_name,
 )
+from binaryduo.sizes import consumers, origins, size_readers
 from binaryduo.tracing import as_inputs, unwrap
 from binaryduo.widening import widen_input, widen_norm, widen_output
 
@@ -81,9 +79,7 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     raise problem
 
 
-def _verified(
-    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
-) -> nn.Module:
+def _verified(model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool) -> nn.Module:
     """The decoupled model, held against the coupled one in float64 and in its own precision."""
     result, names = _transform(model, inputs, topology, rewrite)
     exact = _difference_float64(model, inputs, topology, rewrite)
@@ -222,7 +218,9 @@ class _Rewriter:
         info = self.analysis.info[node]
 
         def elsewhere(end: fx.Node) -> bool:
-            return self.analysis.info[end].kind is not Kind.RESHAPE or self.analysis.tensor_inputs(end) != [node]
+            return self.analysis.info[end].kind is not Kind.RESHAPE or self.analysis.tensor_inputs(end) != [
+                node
+            ]
 
         return [
             reader
@@ -293,8 +291,8 @@ class _Rewriter:
         state, dim = self.states[source], self.analysis.info[source].dim
         groups = 1 if isinstance(layer, nn.Linear) else layer.groups
         if not state.plain:
-            averaged = state.shift is not None and not self.quad
-            if averaged or not self.analysis.reads_channels(node):
+            spread = self.quad and all(s.spread for s in self.analysis.info[source].segments)
+            if (state.shift is not None and not spread) or not self.analysis.reads_channels(node):
                 state = self._need(node, source, plain(self._coupled_size(source)))
             elif groups > 1 or (bnn.is_binary_weight(layer) and not state.copies):
                 modules, state = select(state, groups, dim, self.like.device)
@@ -305,7 +303,7 @@ class _Rewriter:
             return plain(size)
         copies, times = self.plan.carried[node]
         times = 0 if times is None else times
-        if self.quad and groups == 1:
+        if self.quad and groups == 1 and self.analysis.info[node].segments[0].spread:
             widen_output(layer, copies, times)
         else:
             # The weighted sum is computed once; its bias, one for each copy, takes the shift.

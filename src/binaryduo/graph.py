@@ -21,9 +21,20 @@ from torch.nn.utils import parametrize
 from binaryduo import nn as bnn
 from binaryduo.errors import GraphError
 from binaryduo.operations import Kind, channel_dim_after, is_average, node_kind, regrouped
+from binaryduo.sizes import consumers, size_readers
 from binaryduo.tracing import as_inputs, copied, functionalise, run_shapes, trace
 
-__all__ = ["Analysis", "Group", "Info", "Segment", "analyse", "as_inputs", "refuse_shared", "run_shapes", "trace"]
+__all__ = [
+    "Analysis",
+    "Group",
+    "Info",
+    "Segment",
+    "analyse",
+    "as_inputs",
+    "refuse_shared",
+    "run_shapes",
+    "trace",
+]
 
 
 @dataclass(eq=False)
@@ -70,6 +81,11 @@ class Segment:
     def quantized(self) -> bool:
         """Whether an activation acts on any of these channels, here or elsewhere."""
         return any(leaf.quantized for leaf in self.group.leaves())
+
+    @property
+    def spread(self) -> bool:
+        """Whether the channels themselves are copied with topology "quad": those that `couple` can narrow."""
+        return self.quantized and all(leaf.fixed is None for leaf in self.group.leaves())
 
 
 @dataclass
@@ -160,6 +176,16 @@ class _Flow:
     def fix(self, source: Info, why: str) -> None:
         for leaf in _leaves(source.segments):
             leaf.fixed = leaf.fixed if leaf.fixed is not None else why
+
+    def fix_counted(self) -> None:
+        """Channels whose number an unknown operation computes with, as torch.zeros(n, x.shape[1]) does."""
+        scalars = {node for node, info in self.info.items() if info.kind is Kind.SCALAR}
+        for node, info in self.info.items():
+            if node in scalars or len(info.shape) < 2:
+                continue
+            for reader in size_readers(node, scalars, info.dim, len(info.shape)):
+                if any(self.kinds[end] is Kind.OTHER for end in consumers(reader, scalars)):
+                    self.fix(info, f"forward() computes with their number, {reader.name!r}")
 
     def other(
         self, node: fx.Node, sources: list[Info], shape: tuple[int, ...], why: str
@@ -306,6 +332,7 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
     flow = _Flow(work, shapes, kinds)
     for node in graph.nodes:
         flow.visit(node)
+    flow.fix_counted()
     uses: dict[str, int] = {}
     names: dict[nn.Module, str] = {}
     for name, module in work.named_modules():
@@ -318,7 +345,7 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
 
 
 def refuse_shared(analysis: Analysis) -> None:
-    """Refuse layers and BNs whose weights are not theirs alone: used twice, shared, read or computed elsewhere."""
+    """Refuse layers and BNs whose weights are not theirs alone: used twice, shared, computed."""
     owners: dict[int, str] = {}
     for name, parameter in analysis.model.named_parameters(remove_duplicate=False):
         first = owners.setdefault(id(parameter), name)

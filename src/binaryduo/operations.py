@@ -60,7 +60,12 @@ _ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
 _AVERAGES = (nn.AvgPool1d, nn.AvgPool2d)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout)
 _ZERO_PADS = (nn.ZeroPad1d, nn.ZeroPad2d)
-_EXTENSIONS = (nn.ReflectionPad1d, nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d)
+_EXTENSIONS: tuple[type[nn.Module], ...] = (
+    nn.ReflectionPad1d,
+    nn.ReflectionPad2d,
+    nn.ReplicationPad1d,
+    nn.ReplicationPad2d,
+)
 _EXTENSIONS += (nn.CircularPad1d, nn.CircularPad2d)
 _CURVES: tuple[type[nn.Module], ...] = (
     nn.ReLU,
@@ -165,7 +170,7 @@ def is_extreme(node: fx.Node, module: nn.Module | None) -> bool:
 
 
 def channel_dim_after(node: fx.Node, module: nn.Module | None, dim: int, ndim: int) -> int | None:
-    """Where the channels of a tensor are behind a POOL or WEIGHTED node; None where it mixes or moves them."""
+    """Where a tensor's channels are behind a POOL or WEIGHTED node; None where it mixes or moves them."""
     if isinstance(module, nn.Identity | nn.Dropout) or node.target in _UNCHANGED or node.target is F.dropout:
         return dim
     if node.target in _MEANS or node.target in _EXTREMES:
@@ -173,13 +178,15 @@ def channel_dim_after(node: fx.Node, module: nn.Module | None, dim: int, ndim: i
         if not dims or dim in dims or 0 in dims:
             return None
         return dim if keep else dim - sum(d < dim for d in dims)
+    if node.target is operator.getitem:
+        return 1 if dim == 1 else None
     name = type(module).__name__ if module is not None else getattr(node.target, "__name__", "")
     wanted = {"1d": 3, "2d": 4}.get(name[-2:], ndim)  # a pool takes a tensor with one less for an image
     return 1 if dim == 1 and ndim >= 3 and ndim == wanted else None
 
 
 def _reduction(node: fx.Node, ndim: int) -> tuple[list[int], bool]:
-    """Over which dimensions a mean or maximum goes, and whether they are kept; none where that is not literal.
+    """Over which dimensions a mean or maximum goes, and whether they are kept; none where not literal.
 
     >>> node = fx.Graph().create_node("call_method", "mean", ("x", [2, 3]), {"keepdim": True})
     >>> _reduction(node, 4)
@@ -187,16 +194,24 @@ def _reduction(node: fx.Node, ndim: int) -> tuple[list[int], bool]:
     """
     dims = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
     keep = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
-    several = list(dims) if isinstance(dims, tuple | list) else [dims]
+    several: list[Any] = list(dims) if isinstance(dims, tuple | list) else [dims]
     if not all(isinstance(d, int) for d in several) or not isinstance(keep, bool):
         return [], False
-    return [d % ndim for d in several], keep  # type: ignore[operator]
+    return [d % ndim for d in several], keep
 
 
-def _spatial_index(index: Any) -> bool:
-    """Whether x[index] keeps batch and channels as they are: x[:, :, ::2, ::2]."""
-    full = slice(None)
-    return isinstance(index, tuple) and len(index) > 2 and index[0] == full and index[1] == full
+def _spatial_index(index: Any, ndim: int) -> bool:
+    """Whether x[index] keeps batch and channels as they are: x[:, :, ::2, ::2] or x[..., 0].
+
+    >>> _spatial_index((Ellipsis, slice(None, None, 2)), 4), _spatial_index((slice(None), 0), 4)
+    (True, False)
+    """
+    full, parts = slice(None), list(index) if isinstance(index, tuple) else [index]
+    dots = [at for at, part in enumerate(parts) if part is Ellipsis]
+    if dots:
+        missing = ndim - sum(part is not None for part in parts) + 1
+        parts[dots[0] : dots[0] + 1] = [full] * missing
+    return len(parts) > 2 and all(isinstance(part, slice) and part == full for part in parts[:2])
 
 
 def _pad_kind(node: fx.Node, before: tuple[int, ...], after: tuple[int, ...]) -> Kind:
@@ -239,11 +254,11 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
     target = node.target
     source, out = shapes[tensors[0]], shapes[node]
     if target in _ADDITIONS or target in _JOINS:
-        if len(tensors) == 1 and len(node.all_input_nodes) == 1:
+        if len(tensors) == 1:
             return Kind.ELEMENTWISE if not any(a is tensors[0] for a in node.args[1:]) else Kind.JOIN
         same = len(tensors) == 2 and all(shapes[t] == out for t in tensors)
         plain = target in _ADDITIONS and "alpha" not in node.kwargs
-        return Kind.ADD if same and plain else Kind.JOIN if len(tensors) > 1 else Kind.OTHER
+        return Kind.ADD if same and plain else Kind.JOIN
     if target in (torch.cat, torch.concat, torch.concatenate):
         return Kind.CAT
     if len(tensors) > 1:
@@ -254,7 +269,7 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
         return Kind.RESHAPE
     if target in _MEANS | _EXTREMES or target is F.interpolate:
         return Kind.POOL
-    if target is operator.getitem and _spatial_index(node.args[1]):
+    if target is operator.getitem and _spatial_index(node.args[1], len(source)):
         return Kind.POOL
     if target in (F.avg_pool1d, F.avg_pool2d):
         return _average_kind(node)
@@ -301,7 +316,8 @@ def regrouped(
         gone = [d % ndim for d in several if isinstance(d, int) and before[d] == 1]
         return (dim - sum(d < dim for d in gone), 1) if dim not in gone and 0 not in gone else None
     if isinstance(module, nn.Flatten) or target in FLATTENS:
-        first, last = (module.start_dim, module.end_dim) if isinstance(module, nn.Flatten) else (0, -1)
+        first: Any = module.start_dim if isinstance(module, nn.Flatten) else 0
+        last: Any = module.end_dim if isinstance(module, nn.Flatten) else -1
         first = node.kwargs.get("start_dim", numbers[0] if numbers else first)
         last = node.kwargs.get("end_dim", numbers[1] if len(numbers) > 1 else last)
         if not isinstance(first, int) or not isinstance(last, int) or first % ndim < dim:

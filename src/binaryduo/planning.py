@@ -83,7 +83,7 @@ class Planner:
     def _demand_input_of_layer(self, source: fx.Node) -> None:
         """In the baseline's architecture, every layer on quantized channels reads all copies of them."""
         segments = self.analysis.info[source].segments
-        if len(segments) == 1 and segments[0].levels is None and segments[0].quantized:
+        if len(segments) == 1 and segments[0].levels is None and segments[0].spread:
             acts = [self.analysis.module(n) for n in self.analysis.of_kind(Kind.QUANT)]
             self._demand(source, max(copies_of(m) for m in acts), None)
 
@@ -93,7 +93,8 @@ class Planner:
         if kind in (Kind.POOL, Kind.RESHAPE):
             self._demand(sources[0], copies, times)
         elif kind is Kind.ELEMENTWISE or (kind is Kind.NORM and self.quad):
-            self._demand(sources[0], copies, 0)
+            if all(s.spread for s in self.analysis.info[node].segments):
+                self._demand(sources[0], copies, 0)
         elif kind is Kind.ADD:
             bearer = self.bearer(sources)
             total = 0 if times is None else times

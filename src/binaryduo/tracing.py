@@ -161,4 +161,6 @@ def _in_place(node: fx.Node, model: nn.Module) -> bool:
         name = getattr(node.target, "__name__", "")
         written = node.target in _INPLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
         return written or node.kwargs.get("inplace") is True
-    return node.op == "call_module" and getattr(model.get_submodule(str(node.target)), "inplace", False) is True
+    return (
+        node.op == "call_module" and getattr(model.get_submodule(str(node.target)), "inplace", False) is True
+    )
