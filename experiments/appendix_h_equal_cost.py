@@ -7,8 +7,9 @@ How it is judged here: the estimate is made twice for the same two networks, on 
 with independent directions), by CDG and by ESG with N = d pairs, which is the same number of evaluations in
 the hidden layers. The cosine of the two estimates is the estimator's reliability.
 
-Chosen before running: He initialisation, seeds 0 to 4; full precision, ternary, binary; 32,768 samples;
-ε = σ = 1e-3 and 1e-2. ESG's σ moves all weights of a layer at once, by √d·σ together.
+Chosen before running: He initialisation, seeds 0 to 4; full precision, ternary, binary; 16,384 samples;
+σ = 1e-3; CDG both with ε = σ, and with ε = 0.0057 = σ·√32, which moves a pre-activation as far as ESG's
+σ does on average (ESG moves all 32 weights of a unit at once).
 """
 
 from _experiment import Experiment, Row, Unit, Verdict, all_of, by_seed, judge, main, margin
@@ -17,16 +18,16 @@ from matplotlib.figure import Figure
 from binaryduo.mismatch import Case, ToyProblem, cosine, plots, select
 
 LAYERS = ("fc1", "fc2", "fc3")
-STEPS = (1e-3, 1e-2)
+SIGMA = 1e-3
+STEPS = (SIGMA, round(SIGMA * 32**0.5, 4))
 
 
 def units(profile: str) -> list[Unit]:
-    samples, seeds, width = (32_768, 5, 32) if profile == "full" else (2_000, 2, 6)
+    samples, seeds, width = (16_384, 5, 32) if profile == "full" else (2_000, 2, 6)
     return [
-        {"seed": seed, "levels": levels, "samples": samples, "width": width, "step": step}
+        {"seed": seed, "levels": levels, "samples": samples, "width": width}
         for seed in range(seeds)
         for levels in (None, 3, 2)
-        for step in STEPS
     ]
 
 
@@ -35,22 +36,23 @@ def measure(unit: Unit) -> list[Row]:
     one = ToyProblem(unit["width"], samples=unit["samples"], levels=unit["levels"], seed=seed)
     two = ToyProblem(unit["width"], samples=unit["samples"], levels=unit["levels"], seed=1_000 + seed)
     two.weights, two.target_weights = one.weights, one.target_weights
-    step = unit["step"]
-    estimates = {
-        "cdg": (one.cdg(step), two.cdg(step)),
-        "esg": (one.esg(step, pairs, seed=2 * seed), two.esg(step, pairs, seed=2 * seed + 1)),
-    }
-    return [{**unit, "estimator": name, "cosine": cosine(*pair)} for name, pair in estimates.items()]
+    esg = [p.esg(SIGMA, pairs, seed=2 * seed + i) for i, p in enumerate((one, two))]
+    rows = [{**unit, "estimator": "esg", "step": SIGMA, "cosine": cosine(*esg)}]
+    for step in STEPS:
+        rows.append(
+            {**unit, "estimator": "cdg", "step": step, "cosine": cosine(one.cdg(step), two.cdg(step))}
+        )
+    return rows
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
     out = []
     for levels in (None, 3, 2):
         for step in STEPS:
-            some = select(rows, levels=levels, step=step)
+            some = select(rows, levels=levels)
             parts, text = [], []
             for layer in LAYERS:
-                a = by_seed(select(some, estimator="cdg"), layer)
+                a = by_seed(select(some, estimator="cdg", step=step), layer)
                 b = by_seed(select(some, estimator="esg"), layer)
                 gap = [a[s] - b[s] for s in sorted(a) if s in b]
                 parts.append(judge(gap))
@@ -59,7 +61,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             out.append(
                 Verdict(
                     "CDG is more reliable than ESG at equal cost, in every hidden layer",
-                    f"{Case(levels).label}, ε = σ = {step:g}",
+                    f"{Case(levels).label}, σ = {SIGMA:g}, ε = {step:g}",
                     all_of(parts),
                     "reliability of CDG − ESG: " + ", ".join(text),
                 )
@@ -70,28 +72,21 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 def draw(rows: list[Row]) -> dict[str, Figure]:
     figure = Figure(figsize=(10, 3.6), layout="constrained")
     panels = figure.subplots(1, len(LAYERS), sharey=True)
-    groups = [(levels, step) for levels in (None, 3, 2) for step in STEPS]
+    bars = [("esg", SIGMA), *(("cdg", step) for step in STEPS)]
     for axes, layer in zip(panels, LAYERS, strict=True):
-        for i, estimator in enumerate(("cdg", "esg")):
+        for i, (estimator, step) in enumerate(bars):
             points = [
                 plots.spread_of(select(rows, levels=levels, step=step, estimator=estimator), layer)
-                for levels, step in groups
+                for levels in (None, 3, 2)
             ]
-            x = [k + (i - 0.5) * 0.4 for k in range(len(groups))]
-            axes.bar(
-                x,
-                [p[0] for p in points],
-                0.4,
-                yerr=[p[1] for p in points],
-                capsize=2,
-                label=estimator.upper(),
-            )
-        names = [f"{Case(levels).label}\n{step:g}" for levels, step in groups]
-        axes.set_xticks(range(len(groups)), names, fontsize=7, rotation=45, ha="right")
+            label = f"ESG, σ = {step:g}" if estimator == "esg" else f"CDG, ε = {step:g}"
+            x = [k + (i - 1) * 0.27 for k in range(3)]
+            axes.bar(x, [p[0] for p in points], 0.27, yerr=[p[1] for p in points], capsize=2, label=label)
+        axes.set_xticks(range(3), [Case(levels).label for levels in (None, 3, 2)])
         axes.set_title(layer, loc="left")
         axes.grid(axis="y", alpha=0.3)
     panels[0].set_ylabel("cosine of two independent estimates")
-    panels[-1].legend(loc="lower left")
+    panels[0].legend(fontsize=8, loc="lower left")
     return {"equal_cost.png": figure}
 
 

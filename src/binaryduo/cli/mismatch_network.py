@@ -1,7 +1,7 @@
 """`binaryduo mismatch network`: the gradient mismatch of a real network, layer by layer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -79,8 +79,6 @@ def network(
 
 def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
     """The first images of a data set's test part, or of a file: `images` (N, C, H, W) and `labels` (N,)."""
-    from importlib import import_module
-
     import numpy as np
     import torch
 
@@ -93,7 +91,8 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
                 f"{data} has no arrays `images` and `labels` that can be read ({error})"
             ) from None
         return torch.from_numpy(images[:count]).float(), torch.from_numpy(labels[:count]).long()
-    sets: Any = import_module("binaryduo.data")
+    from binaryduo import data as sets
+
     found = sets.load(data)
     xs, ys, have = [], [], 0
     for batch in found.test.batches(sets.Plan(batch=min(count, 500), train=False)):

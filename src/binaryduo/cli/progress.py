@@ -1,4 +1,4 @@
-"""A progress bar with the time that is left, for commands that take more than a few seconds."""
+"""A progress bar for work that reports how much of it is done."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,18 +6,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr while the block runs; call what it gives with (done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    """A bar on stderr while the block runs, with the time left; call what it gives with (done, total)."""
+    from binaryduo.data.progress import bar
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    with bar() as display:
+        task = display.add_task(description, total=None)
+        yield lambda done, total: display.update(task, completed=done, total=total)

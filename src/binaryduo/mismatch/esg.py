@@ -11,7 +11,7 @@ Paper: Appendix H.
 import torch
 from torch import Tensor
 
-from binaryduo.mismatch.network import Trace, activate
+from binaryduo.mismatch.network import Trace
 
 _ROWS = 8192  # samples × pairs evaluated together: a megabyte of float32 at width 32
 _PAIRS = 16
@@ -48,20 +48,56 @@ def block_differences(
             part = slice(first, first + rows)
             move = (x[part] @ directions).view(-1, len(chunk), chunk.shape[1])
             start = z[part].unsqueeze(1)
-            plus = _outputs(start + move, behind, levels)  # (rows, pairs)
-            minus = _outputs(start - move, behind, levels)
-            change = (plus - minus) * ((plus + minus) / 2 - goal[part].unsqueeze(1))
-            sums[pairs : pairs + _PAIRS] += change.sum(0, dtype=torch.float64)
+            plus = _activate(start + move, levels).view(-1, chunk.shape[1])  # (rows × pairs, out)
+            minus = _activate(start - move, levels).view(-1, chunk.shape[1])
+            if levels is None:
+                change = _change(plus, minus, goal[part].repeat_interleave(len(chunk)), behind, levels)
+            else:  # a sample on which both steps do the same has no difference
+                differing = _differing(plus, minus)
+                change = torch.zeros(len(plus), dtype=dtype, device=z.device)
+                where = goal[part][differing.div(len(chunk), rounding_mode="floor")]
+                change[differing] = _change(plus[differing], minus[differing], where, behind, levels)
+            sums[pairs : pairs + _PAIRS] += change.view(-1, len(chunk)).sum(0, dtype=torch.float64)
     return sums
 
 
-def _outputs(z: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
-    """(rows, pairs, width) pre-activations to (rows, pairs) outputs."""
-    shape = z.shape[:2]
-    z = z.view(-1, z.shape[2])
-    for weight in behind:
-        z = activate(z, levels) @ weight
-    return z.view(shape)
+def _change(plus: Tensor, minus: Tensor, goal: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
+    """ℓ₊ - ℓ₋ (R,) of rows whose activations (R, width) behind the layer are given."""
+    f_plus, f_minus = (_outputs(a, behind, levels) for a in (plus, minus))
+    return (f_plus - f_minus) * ((f_plus + f_minus) / 2 - goal)
+
+
+def _outputs(a: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
+    for weight in behind[:-1]:
+        a = _activate(a @ weight, levels)
+    return (a @ behind[-1]).squeeze(1)
+
+
+def _activate(z: Tensor, levels: int | None) -> Tensor:
+    """f(z), overwriting z: the staircase by rounding down, whose cost does not grow with the levels.
+
+    It equals comparing with each threshold but for z within rounding of one.
+
+    >>> _activate(torch.tensor([-1.0, 0.2, 0.25, 0.7, 9.0]), levels=3).tolist()
+    [0.0, 0.0, 0.5, 0.5, 1.0]
+    """
+    if levels is None:
+        return z.relu_()
+    if levels == 2:
+        return torch.ge(z, 0.5, out=z)
+    return z.mul_(levels - 1).add_(0.5).floor_().clamp_(0, levels - 1).div_(levels - 1)
+
+
+def _differing(a: Tensor, b: Tensor) -> Tensor:
+    """The rows in which a and b are not the same, as indices.
+
+    >>> _differing(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 2.0], [3.0, 5.0]])).tolist()
+    [1]
+    """
+    different = a != b
+    if different.shape[1] % 8 == 0:
+        different = different.view(torch.int64) != 0  # eight booleans at a time
+    return different.any(1).nonzero().squeeze(1)
 
 
 def combine(differences: Tensor, noise: Tensor, sigma: float, samples: int) -> Tensor:

@@ -67,7 +67,7 @@ def sweep(
         raise unknown_name("estimator", estimator, ["cdg", "esg"])
     rows: list[Row] = []
     precisions = list(dict.fromkeys(case.levels for case in cases))
-    units = len(inits) * len(seeds) * (len(cases) + len(precisions) * len(steps))
+    units = len(inits) * len(seeds) * len(precisions) * (1 + len(steps))
     done = 0
 
     def inner() -> Progress | None:
@@ -80,11 +80,10 @@ def sweep(
         for seed in seeds:
             for levels in precisions:
                 problem = ToyProblem(width, hidden_layers, samples, levels, seed=seed, init=init)
-                coarse = {}
-                for case in cases:
-                    if case.levels == levels:
-                        coarse[case] = problem.coarse_gradient(case.ste, inner())
-                        done += 1
+                some = [case for case in cases if case.levels == levels]
+                gradients = problem.coarse_gradients([case.ste for case in some], inner())
+                coarse = dict(zip(some, gradients, strict=True))
+                done += 1
                 for step in steps:
                     begin = time.perf_counter()
                     if estimator == "cdg":

@@ -3,7 +3,7 @@
 Paper: Section 4.2, Algorithm 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -133,14 +133,25 @@ class ToyProblem:
 
         For full precision (levels=None) it is the true gradient.
         """
-        chosen = stes.get(self.ste if ste is None else ste)
+        return self.coarse_gradients([self.ste if ste is None else ste], progress)[0]
+
+    def coarse_gradients(
+        self, ste_list: "Sequence[str | STE]", progress: Progress | None = None
+    ) -> list[Gradients]:
+        """The coarse gradient for each of several STEs, from one forward pass."""
+        chosen = [stes.get(ste) for ste in ste_list]
 
         def work(index: int) -> list[Tensor]:
-            trace = self.trace(index)
+            trace, weights = self.trace(index), self._weights()
             residual = trace.output - self.targets_of(index)
-            return gradient_sums(trace, sensitivities(trace, residual, self._weights(), self.levels, chosen))
+            out: list[Tensor] = []
+            for ste in chosen:
+                out += gradient_sums(trace, sensitivities(trace, residual, weights, self.levels, ste))
+            return out
 
-        return self._mean(work, progress)
+        sums = self._sums(work, progress)
+        size = len(self.layers)
+        return [self._named(sums[i * size : (i + 1) * size]) for i in range(len(chosen))]
 
     def cdg(self, step: float = 1e-3, method: str = "fast", progress: Progress | None = None) -> Gradients:
         """(L(W + step·e) - L(W - step·e)) / (2 step) for every single weight.
@@ -158,7 +169,7 @@ class ToyProblem:
             trace = self.trace(index)
             return cdg.block_sums(trace, self.targets_of(index), self._weights(), self.levels, step)
 
-        return self._mean(work, progress)
+        return self._named(self._sums(work, progress))
 
     def _brute(self, step: float, progress: Progress | None) -> Gradients:
         x, targets, weights = self.inputs.T, self.targets, self._weights()
@@ -214,8 +225,7 @@ class ToyProblem:
             total = part if not total else [a + b for a, b in zip(total, part, strict=True)]
         return total
 
-    def _mean(self, work: _Work, progress: Progress | None) -> Gradients:
-        sums = self._sums(work, progress)
+    def _named(self, sums: list[Tensor]) -> Gradients:
         return {name: s / self.samples for name, s in zip(self.layers, sums, strict=True)}
 
 
