@@ -11,14 +11,14 @@ STAGE = Stage(epochs=3, lr=0.01, weight_decay=0.1, schedule="onecycle", warmup=0
 LOOP = Loop(batch=8, test_batch=16, engine="eager", tensorboard=False, log_steps=1, accelerator="cpu")
 
 
-def network(levels: int = 3, seed: int = 0, dropout: float = 0.2) -> nn.Module:
-    """Convolution, BN, activation, binary convolution, BN, activation, dropout, dense."""
+def network(levels: int = 3, seed: int = 0, dropout: float = 0.2, binary: bool = True) -> nn.Module:
+    """Convolution, BN, activation, (binary) convolution, pool, BN, activation, dropout, dense."""
     torch.manual_seed(seed)
     return nn.Sequential(
         nn.Conv2d(1, 6, 3, padding=1, bias=False),
         nn.BatchNorm2d(6),
         QuantAct(levels),
-        BinaryConv2d(6, 6, 3, padding=1, bias=False),
+        (BinaryConv2d if binary else nn.Conv2d)(6, 6, 3, padding=1, bias=False),
         nn.MaxPool2d(2),
         nn.BatchNorm2d(6),
         QuantAct(levels),
