@@ -1,18 +1,27 @@
 """Processes and devices: one process by itself, or one of many under torchrun."""
 
 import os
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.plugins import DoublePrecision
 from torch import nn
 
 from binaryduo.training.recipe import Loop, Stage
 from binaryduo.training.stopping import ProcessLost
 
-PRECISIONS = {"32": "32-true", "64": "64-true", "bf16": "bf16-mixed"}
+PRECISIONS: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 # What gloo and NCCL say when the process at the other end is gone.
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "nccl", "gloo")
+
+
+class Float64(DoublePrecision):
+    """Float64 throughout: Fabric's own turns the network's output back into float32."""
+
+    def convert_output(self, data: Any) -> Any:
+        return data
 
 
 def make_fabric(loop: Loop) -> Fabric:
@@ -23,7 +32,8 @@ def make_fabric(loop: Loop) -> Fabric:
         devices=local,
         num_nodes=world // local,
         strategy="ddp" if world > 1 else "auto",
-        precision=PRECISIONS[loop.precision],
+        precision=PRECISIONS.get(loop.precision),
+        plugins=[Float64()] if loop.precision == "64" else None,
     )
     fabric.launch()  # type: ignore[no-untyped-call]
     return fabric

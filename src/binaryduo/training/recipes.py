@@ -51,7 +51,7 @@ RECIPES = {
             name="budget",
             data=Data(name="cifar10"),
             model=Model(network="vgg7"),
-            train=Stage(minutes=21, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+            train=Stage(minutes=21, lr=5e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
             finetune=Stage(minutes=9, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
         ),
         Recipe(

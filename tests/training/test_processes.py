@@ -1,0 +1,50 @@
+"""Runs that are killed and runs of several processes, with real processes (see processes.py)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def started(what: str, folder: Path) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.processes", what, str(folder)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
+    found = started("kills", tmp_path)
+    assert "failed" not in found, found["failed"]
+    assert found["kills"] >= 20
+    assert found["equal"]
+    assert all(found["equal"])
+
+
+def test_two_processes_train_like_one(tmp_path: Path) -> None:
+    found = started("parallel", tmp_path)
+    for copied in (False, True):
+        run = found[f"copied={copied}"]
+        assert run["codes"] == [0, 0, 0], [path.read_text() for path in tmp_path.glob("*.log")]
+        one, two = run["curves"]
+        assert len(one) > 20
+        assert two == pytest.approx(one, rel=1e-10)
+        assert run["tests"][0] == run["tests"][1]
+    assert found["lost codes"] == [2, -9]
+    assert found["lost message"].startswith("ProcessLost: another process of this run has ended")
+    code, log = found["alone"]
+    assert code == 2
+    assert "continuing behind step" in log
+    assert "RunInterrupted: stopped by SIGTERM" in log
