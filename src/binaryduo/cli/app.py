@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import cost, data, decouple, duo, evaluate, train
+from binaryduo.cli import cost, data, decouple, duo, evaluate, search, train
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -41,6 +41,7 @@ app.add_typer(data.data_app, name="data")
 app.command("train")(train.train)
 app.command("duo")(duo.duo)
 app.command("evaluate")(evaluate.evaluate)
+app.command("search")(search.search)
 
 
 def run(arguments: list[str] | None = None) -> None:
