@@ -7,7 +7,20 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import bench, cost, data, decouple, duo, evaluate, mismatch, train
+from binaryduo.cli import (
+    bench,
+    cost,
+    data,
+    decouple,
+    describe,
+    duo,
+    evaluate,
+    mismatch,
+    pack,
+    search,
+    train,
+)
+from binaryduo.cli import run as run_verb
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -35,14 +48,18 @@ def _root(
     pass
 
 
-app.command("cost")(cost.cost)
-app.add_typer(bench.bench_app, name="bench")
-app.command("decouple")(decouple.decouple)
-app.add_typer(data.data_app, name="data")
 app.command("train")(train.train)
 app.command("duo")(duo.duo)
 app.command("evaluate")(evaluate.evaluate)
+app.command("decouple")(decouple.decouple)
 app.add_typer(mismatch.app, name="mismatch")
+app.command("cost")(cost.cost)
+app.command("search")(search.search)
+app.command("pack")(pack.pack)
+app.command("describe")(describe.describe)
+app.command("run")(run_verb.run)
+app.add_typer(bench.bench_app, name="bench")
+app.add_typer(data.data_app, name="data")
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -1,0 +1,156 @@
+"""`binaryduo search`: weight decays and learning rates, on one machine or many."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from binaryduo.cli import options as o
+
+Text = str | None
+
+
+def search(
+    recipe: o.RecipeName = "demo",
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A search in YAML; options given beside it come on top.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The search's folder; default: runs/search-NAME.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the search in the folder with the settings it has.")
+    ] = False,
+    cases: Annotated[
+        Text,
+        typer.Option(
+            help="What to search for, with commas: baseline, coupled, scratch (decoupled, from its first "
+            "weights), decoupled (fine-tuned from one coupled network); `coupled:4` sets levels."
+        ),
+    ] = None,
+    grid: Annotated[
+        Text, typer.Option(help="Weight decays × learning rates, e.g. 5x4. The default is the paper's 13x10.")
+    ] = None,
+    sampler: Annotated[Text, typer.Option(help="grid, or tpe to try fewer settings.")] = None,
+    pruner: Annotated[Text, typer.Option(help="With tpe: median, hyperband or none.")] = None,
+    trials: Annotated[int | None, typer.Option(help="With tpe: how many settings.")] = None,
+    weight_decay: Annotated[Text, typer.Option(help="low:high:count, or values with commas.")] = None,
+    lr: Annotated[Text, typer.Option(help="Learning rates: low:high:count, or values with commas.")] = None,
+    finetune_weight_decay: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
+    finetune_lr: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Trainings of each setting, each with its seed.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The first repeat's seed; the next has one more.")] = None,
+    metric: Annotated[
+        Text, typer.Option(help="Rank by the last epoch's test accuracy, or by the best (as the paper).")
+    ] = None,
+    coupled: Annotated[
+        Path | None, typer.Option(help="A trained coupled run to fine-tune from, in the case decoupled.")
+    ] = None,
+    name: Annotated[Text, typer.Option(help="The search's name in the database.")] = None,
+    storage: Annotated[
+        Text,
+        typer.Option(
+            envvar="BINARYDUO_STORAGE",
+            help="A database URL that several machines share, e.g. postgresql://user@host/db. "
+            "Default: SQLite in the folder.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes on this machine; default: one a core, or one a GPU.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker.")] = None,
+    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve optuna-dashboard meanwhile.")] = False,
+    port: Annotated[int, typer.Option(help="The dashboard's port on 127.0.0.1.")] = 8080,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run the trials that failed once more.")
+    ] = False,
+    only_results: Annotated[
+        bool, typer.Option("--results", help="Write tables, pictures and recipes of what there is, and stop.")
+    ] = False,
+    settings: o.Settings = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the resolved search as YAML and stop.")] = False,
+) -> None:
+    """Find the best weight decay and learning rate; a crash loses nothing, the same command continues.
+
+    The search's folder holds a run folder for each trial, results.json, contour pictures and the best
+    settings as recipes for `train` and `duo`. Further machines join with the same command and
+    the same --storage.
+    """
+    from rich.console import Console
+
+    from binaryduo.search import local
+    from binaryduo.search.outcome import write_outcome
+    from binaryduo.search.results import collect
+    from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
+    from binaryduo.search.tables import best_table
+
+    given = {
+        "cases": None if cases is None else tuple(part.strip() for part in cases.split(",")),
+        "sampler": sampler,
+        "pruner": pruner,
+        "trials": trials,
+        "weight_decay": weight_decay,
+        "lr": lr,
+        "finetune_weight_decay": finetune_weight_decay,
+        "finetune_lr": finetune_lr,
+        "repeats": repeats,
+        "seed": seed,
+        "metric": metric,
+        "coupled": None if coupled is None else str(coupled),
+        "name": name,
+    }
+    if resume:
+        wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
+    else:
+        wanted = check(_resolve(recipe, file, given, grid, settings))
+    if show:
+        print(search_to_yaml(wanted), end="")
+        return
+    folder = _default(wanted.name) if out is None else out
+    if only_results:
+        opened, studies = local.open_search(wanted, folder, storage)
+        results = collect(wanted, studies)
+        write_outcome(results, folder)
+        opened.engine.dispose()
+    else:
+        try:
+            results = local.run_search(
+                wanted, folder, storage, workers, threads, port if dashboard else None, retry_failed
+            )
+        except local.SearchStopped as stopped:
+            print(stopped)
+            raise typer.Exit(0) from None
+    Console().print(best_table(results))
+    print(f"results.json, pictures and best-*.yaml are in {folder}")
+
+
+def _default(name: str | None) -> Path:
+    return Path("runs") / f"search-{name or 'search'}"
+
+
+def _resolve(
+    recipe: str, file: Path | None, given: dict[str, Any], grid: str | None, settings: list[str] | None
+) -> Any:
+    """The search of the file, or of the defaults, with the options given on top."""
+    from binaryduo.search.space import parse_grid
+    from binaryduo.search.spec import Search, search_from_yaml, with_grid
+    from binaryduo.training import with_settings
+    from binaryduo.training.recipe import from_dict, to_dict
+
+    if file is None:
+        base = Search(recipe=o.resolve(recipe, {}, settings))
+        base = dataclasses.replace(base, name=base.recipe.name, cases=(_own_case(base.recipe),))
+    else:
+        base = search_from_yaml(file)
+        base = dataclasses.replace(base, recipe=with_settings(base.recipe, settings or []))
+    values = to_dict(base) | {key: value for key, value in given.items() if value is not None}
+    found = from_dict(Search, values)
+    return found if grid is None else with_grid(found, *parse_grid(grid))
+
+
+def _own_case(recipe: Any) -> str:
+    """The case that the recipe itself describes."""
+    return "scratch" if recipe.model.variant == "decoupled" else str(recipe.model.variant)

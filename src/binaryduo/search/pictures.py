@@ -1,0 +1,189 @@
+"""The paper's pictures of a search: contours over weight decay and learning rate, and Figure 6 (right).
+
+Drawn from the JSON of `results` alone.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from binaryduo.search.cases import parse_case
+from binaryduo.search.results import ranked
+
+Row = dict[str, Any]
+Entry = tuple[int | None, float, float | None, list[float]]  # levels, mean, deviation, single runs
+
+INK, RED = "#1b1f24", "#d1242f"
+KIND_COLOURS = {"baseline": "#57606a", "coupled": "#0a58ca", "scratch": "#9a6700", "decoupled": "#c2410c"}
+
+# Table of the paper's Section 5.1 and Figure 6: VGG-7 on CIFAR-10, best test accuracy of the grid.
+PAPER = {"baseline": 89.07, "coupled": 89.69, "decoupled": 90.44, "scratch": 88.93, "coupled:4": 89.61}
+
+
+def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None = None) -> None:
+    """One contour a case, on one colour scale: five best circled, the best in red, its value above."""
+    chosen = [n for n in (names or results["cases"]) if ranked(results["cases"][n]["settings"])]
+    if not chosen:
+        return
+    figure = Figure(figsize=(4.3 * len(chosen) + 0.8, 4.4), layout="constrained")
+    axes = figure.subplots(1, len(chosen), squeeze=False)[0]
+    means = [s["mean"] for n in chosen for s in results["cases"][n]["settings"] if s["mean"] is not None]
+    levels = _levels(means)
+    for axis, name in zip(axes, chosen, strict=True):
+        shown = _contour(axis, results["cases"][name], levels)
+        axis.set_ylabel("learning rate" if axis is axes[0] else "")
+    bar = figure.colorbar(shown, ax=list(axes), shrink=0.9, pad=0.01)
+    bar.set_label("test accuracy, mean over repeats (%)")
+    _save(figure, path)
+
+
+def _levels(means: list[float]) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Colour steps: fine near the best, where the question is; the lowest one holds all that is far below."""
+    top = max(means)
+    bottom = max(min(means), float(np.quantile(means, 0.25)) - 1.0)
+    return np.linspace(min(bottom, top - 0.5), top + 1e-6, 13)
+
+
+def _contour(axis: Axes, case: Row, levels: "np.ndarray[Any, np.dtype[np.float64]]") -> Any:
+    settings = [s for s in case["settings"] if s["mean"] is not None]
+    x, y = (np.array([s[key] for s in settings]) for key in ("weight_decay", "lr"))
+    z = np.array([s["mean"] for s in settings])
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    options: dict[str, Any] = {"levels": levels, "cmap": "viridis", "extend": "min"}
+    grid = _as_grid(settings, case["axes"])
+    if grid is not None:
+        shown: Any = axis.contourf(*grid, **options)
+        axis.contour(*grid, levels=levels, colors="white", linewidths=0.4, alpha=0.6)
+    elif _spread(x, y):
+        from matplotlib.tri import Triangulation
+
+        triangles = Triangulation(np.log(x), np.log(y)).triangles  # as near as the axes show them
+        shown = axis.tricontourf(x, y, z, triangles=triangles, **options)
+    else:
+        shown = axis.scatter(x, y, c=z, cmap="viridis", vmin=levels[0], vmax=levels[-1], s=120)
+    axis.plot(x, y, ".", color=INK, ms=2.5, alpha=0.7)
+    _mark(axis, case)
+    best = ranked(case["settings"], 1)[0]
+    spread = "" if best["std"] is None else f" ± {best['std']:.2f}"
+    axis.set_title(f"{case['title']}\n{best['mean']:.2f}{spread} % (n = {best['n']})", color=INK, fontsize=11)
+    axis.set_xlabel("weight decay")
+    axis.margins(0.06)
+    return shown
+
+
+def _mark(axis: Axes, case: Row) -> None:
+    """Circles round the five best, the best in red; crosses where trials failed."""
+    for place, setting in enumerate(ranked(case["settings"])):
+        axis.plot(
+            setting["weight_decay"],
+            setting["lr"],
+            "o",
+            ms=14 if place == 0 else 11,
+            mfc="none",
+            mec=RED if place == 0 else "white",
+            mew=2.6 if place == 0 else 1.8,
+            zorder=6 - place,
+            clip_on=False,
+        )
+    failed = [s for s in case["settings"] if s["failed"]]
+    if failed:
+        axis.plot([s["weight_decay"] for s in failed], [s["lr"] for s in failed], "x", color=RED, ms=8)
+
+
+def _as_grid(settings: list[Row], axes: Row) -> tuple[Any, Any, Any] | None:
+    """(x, y, z) where every setting lies on the grid and it has two values a side; holes are masked."""
+    decays, rates = axes["weight_decay"], axes["lr"]
+    if len(decays) < 2 or len(rates) < 2:
+        return None
+    z = np.full((len(rates), len(decays)), np.nan)
+    for setting in settings:
+        if setting["weight_decay"] not in decays or setting["lr"] not in rates:
+            return None
+        z[rates.index(setting["lr"]), decays.index(setting["weight_decay"])] = setting["mean"]
+    return np.array(decays), np.array(rates), np.ma.masked_invalid(z)
+
+
+def _spread(x: Any, y: Any) -> bool:
+    """Whether the points span an area, so that triangles can be laid between them."""
+    if len(x) < 4:
+        return False
+    points = np.stack([np.log(x), np.log(y)])
+    return bool(np.linalg.matrix_rank(points - points.mean(1, keepdims=True), tol=1e-6) == 2)
+
+
+def draw_comparison(results: list[dict[str, Any]], path: Path) -> None:
+    """Best accuracy of every case over the levels of its activations, beside the paper's (Figure 6 right)."""
+    cases = {name: case for found in results for name, case in found["cases"].items() if case["best"]}
+    if not cases:
+        return
+    recipe = results[0]["search"]["recipe"]
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    entries: dict[str, Entry] = {
+        name: (case["levels"], case["best"]["mean"], case["best"]["std"], _runs(case))
+        for name, case in cases.items()
+    }
+    _points(left, entries)
+    left.set_title(
+        f"ours: {recipe['model']['network']} (width {recipe['model']['width']:g}), {recipe['data']['name']}"
+    )
+    paper: dict[str, Entry] = {
+        name: (parse_case(name).trained_levels, PAPER[name], None, []) for name in cases if name in PAPER
+    }
+    if paper:
+        _points(right, paper)
+        right.set_title("paper: VGG-7, CIFAR-10, 200 epochs")
+    else:
+        right.set_axis_off()
+        right.text(0.5, 0.5, "the paper prints no number\nfor these cases", ha="center", va="center")
+    left.set_ylabel("best mean test accuracy (%)")
+    _save(figure, path)
+
+
+def _runs(case: Row) -> list[float]:
+    best = case["best"]
+    return [
+        t["value"]
+        for t in case["trials"]
+        if t["state"] == "complete" and all(t[k] == best[k] for k in ("lr", "weight_decay"))
+    ]
+
+
+def _points(axis: Axes, entries: dict[str, Entry]) -> None:
+    places = {value: i for i, value in enumerate(sorted({e[0] for e in entries.values()}, key=_precision))}
+    seen: dict[int, int] = {}
+    for name, (levels, mean, std, runs) in entries.items():
+        case = parse_case(name)
+        column = places[levels]
+        x = column + 0.22 * seen.get(column, 0)
+        seen[column] = seen.get(column, 0) + 1
+        colour = KIND_COLOURS[case.kind]
+        axis.errorbar(x, mean, yerr=std, fmt="o", ms=8, color=colour, capsize=4, label=case.title)
+        axis.plot([x + 0.05] * len(runs), runs, "_", ms=7, color=colour, alpha=0.7)
+        axis.annotate(f"{mean:.2f}", (x, mean), (9, 5), textcoords="offset points", fontsize=9, color=colour)
+    centres = [place + 0.11 * (seen[place] - 1) for place in places.values()]
+    axis.set_xticks(centres, [_precision_name(value) for value in places])
+    axis.set_xlim(-0.35, max(centres) + 0.75)
+    axis.margins(y=0.2)
+    axis.set_xlabel("activation")
+    axis.grid(axis="y", alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize=8.5, loc="best")
+
+
+def _precision(levels: int | None) -> float:
+    return float("inf") if levels is None else levels
+
+
+def _precision_name(levels: int | None) -> str:
+    names = {None: "full precision", 2: "binary", 3: "ternary", 4: "two-bit"}
+    return names.get(levels, f"{levels} levels")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)

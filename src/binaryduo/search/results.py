@@ -1,0 +1,201 @@
+"""What a search found, as plain JSON: every trial, each setting's mean ± deviation, and the best.
+
+Everything that is drawn or tabulated comes from this JSON alone.
+"""
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from binaryduo.errors import ArgumentError
+from binaryduo.search.cases import Case, network_recipe, parse_case
+from binaryduo.search.queueing import LIVE, accounts
+from binaryduo.search.spec import Search, identity
+from binaryduo.training.recipe import Recipe, from_dict
+
+FORMAT = "binaryduo-search/1"
+Row = dict[str, Any]
+
+
+def settings_of(rows: list[Row]) -> list[Row]:
+    """The settings, best first: mean and sample deviation over the repeats that were completed.
+
+    A setting any of whose repeats failed is not ranked by the others: its mean would flatter it.
+
+    >>> rows = [{"lr": 0.1, "weight_decay": 1.0, "value": v, "state": "complete"} for v in (80.0, 82.0)]
+    >>> [(s["mean"], round(s["std"], 3), s["n"]) for s in settings_of(rows)]
+    [(81.0, 1.414, 2)]
+    """
+    groups: dict[tuple[float, float], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["lr"] is not None:
+            groups[row["weight_decay"], row["lr"]].append(row)
+    found = []
+    for (weight_decay, lr), members in groups.items():
+        values = [row["value"] for row in members if row["state"] == "complete"]
+        failed = sum(row["state"] == "failed" for row in members)
+        found.append(
+            {
+                "weight_decay": weight_decay,
+                "lr": lr,
+                "mean": statistics.fmean(values) if values else None,
+                "std": statistics.stdev(values) if len(values) > 1 else None,
+                "n": len(values),
+                "failed": failed,
+            }
+        )
+    return sorted(found, key=_rank)
+
+
+def _rank(setting: Row) -> tuple[bool, int, float]:
+    """Complete settings by their mean, those with fewer repeats than others behind them."""
+    mean = setting["mean"]
+    return (mean is None or setting["failed"] > 0, 0, -math.inf if mean is None else -mean)
+
+
+def ranked(settings: list[Row], count: int = 5) -> list[Row]:
+    """The best settings, counting only those that have as many repeats as the most repeated one.
+
+    >>> ranked([{"mean": 90.0, "n": 1, "failed": 0}, {"mean": 80.0, "n": 2, "failed": 0}])[0]["mean"]
+    80.0
+    """
+    good = [s for s in settings if s["mean"] is not None and not s["failed"]]
+    most = max((s["n"] for s in good), default=0)
+    return sorted((s for s in good if s["n"] == most), key=_rank)[:count]
+
+
+def best_setting(rows: list[Row]) -> Row | None:
+    """The setting with the highest mean."""
+    best = ranked(settings_of(rows), 1)
+    return best[0] if best else None
+
+
+def rows_of(trials: list[FrozenTrial], search: Search) -> list[Row]:
+    """One row a slot: its completed or pruned trial, else its last failure, else that it is not finished."""
+    rows = []
+    for name, account in accounts(trials).items():
+        own = (account.done or account.failed or account.died or account.live)[-1:]
+        if account.live and not account.done:
+            own = account.live[:1]
+        if not own:
+            continue
+        trial = own[0]
+        result = trial.user_attrs.get("result", {})
+        state = _state(trial)
+        rows.append(
+            {
+                "slot": name,
+                "trial": trial.number,
+                "weight_decay": trial.params.get("weight_decay"),
+                "lr": trial.params.get("lr"),
+                "repeat": trial.user_attrs["repeat"],
+                "seed": search.seed + trial.user_attrs["repeat"],
+                "state": state,
+                "value": trial.value if state in ("complete", "pruned") else None,
+                "best": result.get("best"),
+                "last": result.get("last"),
+                "seconds": result.get("seconds"),
+                "train_seconds": result.get("train_seconds"),
+                "reason": _reason(trial, len(account.died)) if state == "failed" else None,
+                "died_before": len(account.died) if state != "failed" else None,
+                "folder": result.get("folder"),
+            }
+        )
+    return sorted(rows, key=lambda row: str(row["slot"]))
+
+
+def _state(trial: FrozenTrial) -> str:
+    if trial.state in LIVE:
+        return trial.state.name.lower()
+    return {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}.get(trial.state, "failed")
+
+
+def _reason(trial: FrozenTrial, died: int) -> str:
+    return str(trial.user_attrs.get("reason") or f"its worker died without a word, {died} times")
+
+
+def collect(search: Search, studies: dict[str, optuna.Study]) -> dict[str, Any]:
+    """The whole search as JSON takes it."""
+    cases = {}
+    for case in search.parsed_cases():
+        rows = rows_of(studies[case.name].get_trials(deepcopy=False), search)
+        settings = settings_of(rows)
+        decay, lr = search.axes(case)
+        cases[case.name] = {
+            "title": case.title,
+            "levels": case.trained_levels,
+            "stage": "finetune" if case.finetunes else "train",
+            "axes": {"weight_decay": list(decay.values), "lr": list(lr.values)},
+            "fixed": studies[case.name].user_attrs.get("fixed"),
+            "best": next(iter(ranked(settings, 1)), None),
+            "settings": settings,
+            "trials": rows,
+        }
+    return {"format": FORMAT, "search": identity(search), "cases": cases}
+
+
+def read_results(path: "str | Path") -> dict[str, Any]:
+    """The JSON of a search, from its file or its folder."""
+    path = Path(path)
+    path = path / "results.json" if path.is_dir() else path
+    try:
+        found = json.loads(path.read_text())
+    except OSError as error:
+        raise ArgumentError(f"the results {path} could not be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ArgumentError(f"the results {path} are not JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ArgumentError(f"{path} does not hold the results of a search ({FORMAT})")
+    return found
+
+
+def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
+    """The best setting of a case as a recipe that `train` accepts, and `duo` where it has both stages.
+
+    Fine-tuning settings go into the second stage; the first is the coupled case's best where it was searched.
+    """
+    import dataclasses
+
+    case: Case = parse_case(name)
+    best = results["cases"][name]["best"]
+    if best is None:
+        return None
+    recipe = from_dict(Recipe, results["search"]["recipe"])
+    found = {key: best[key] for key in ("lr", "weight_decay")}
+    named = dataclasses.replace(recipe, name=f"{recipe.name}-{case.folder}")
+    if not case.finetunes:
+        return dataclasses.replace(
+            network_recipe(named, case), train=dataclasses.replace(recipe.train, **found)
+        )
+    assert recipe.finetune is not None
+    first = recipe.train
+    coupled = results["cases"].get(case.coupled_name)
+    if coupled is not None and coupled["best"] is not None:
+        first = dataclasses.replace(
+            first, lr=coupled["best"]["lr"], weight_decay=coupled["best"]["weight_decay"]
+        )
+    model = network_recipe(named, parse_case(case.coupled_name)).model
+    return dataclasses.replace(
+        named, model=model, train=first, finetune=dataclasses.replace(recipe.finetune, **found)
+    )
+
+
+def overhead(folder: Path) -> dict[str, float] | None:
+    """What the search itself cost: busy time of workers that was not training, as a share of training."""
+    notes = [json.loads(path.read_text()) for path in sorted((folder / "workers").glob("*.json"))]
+    training = sum(note["training_seconds"] for note in notes)
+    if training <= 0:
+        return None
+    busy = sum(note["busy_seconds"] for note in notes)
+    return {
+        "trials": sum(note["trials"] for note in notes),
+        "training_seconds": round(training, 3),
+        "busy_seconds": round(busy, 3),
+        "overhead_percent": round(100 * (busy - training) / training, 3),
+    }
