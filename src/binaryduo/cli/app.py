@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import bench, cost, data, decouple, duo, evaluate, mismatch, train
+from binaryduo.cli import bench, cost, data, decouple, duo, evaluate, mismatch, reproduce, train
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ app.command("train")(train.train)
 app.command("duo")(duo.duo)
 app.command("evaluate")(evaluate.evaluate)
 app.add_typer(mismatch.app, name="mismatch")
+app.command("reproduce")(reproduce.reproduce)
 
 
 def run(arguments: list[str] | None = None) -> None:
