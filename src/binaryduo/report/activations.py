@@ -14,6 +14,16 @@ INK, STEP, GRADIENT, AREA = "#1b1f24", "#0a58ca", "#c2410c", "#9ec5fe"
 
 
 def draw_stes(path: Path, names: list[str] | None = None) -> None:
+    """`ste_figure` as a file."""
+    _save(ste_figure(names), path)
+
+
+def draw_activations(path: Path) -> None:
+    """`activation_figure` as a file."""
+    _save(activation_figure(), path)
+
+
+def ste_figure(names: list[str] | None = None) -> Figure:
     """Each STE beside the binary activation it stands for, its derivative below, the area between shaded."""
     chosen = stes.names() if names is None else names
     figure = Figure(figsize=(2.15 * len(chosen), 4.4), layout="constrained")
@@ -36,10 +46,10 @@ def draw_stes(path: Path, names: list[str] | None = None) -> None:
     axes[1, 0].set_ylabel("derivative")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    _save(figure, path)
+    return figure
 
 
-def draw_activations(path: Path) -> None:
+def activation_figure() -> Figure:
     """Baseline binary, coupled ternary and decoupled binary activations: where 0.7 goes in each (Figure 4)."""
     figure = Figure(figsize=(9.6, 3.2), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharey=True)
@@ -51,14 +61,14 @@ def draw_activations(path: Path) -> None:
     for threshold, color, style in ((0.25, STEP, "--"), (0.75, GRADIENT, "-")):
         right.plot(x, (x >= threshold).double(), color=color, ls=style, lw=2, label=f"threshold {threshold}")
     right.set_title("decoupled: two binary")
-    right.legend(loc="center left", frameon=False, fontsize=9, handlelength=1.6)
+    right.legend(loc="center right", frameon=False, fontsize=9, handlelength=1.6)
     for axis, values in ((left, [1.0]), (middle, [0.5]), (right, [1.0, 0.0])):
         axis.axvline(0.7, color=INK, lw=0.8, ls=":")
         axis.plot([0.7] * len(values), values, "o", color=INK, ms=5)
         axis.set_xlabel("input (0.7 marked)")
         _tidy(axis)
     left.set_ylabel("activation")
-    _save(figure, path)
+    return figure
 
 
 def _tidy(axis: Axes) -> None:

@@ -1,0 +1,143 @@
+"""Every experiment that is ours to run goes through its three verbs in the smoke profile, in seconds."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from binaryduo.report import experiments
+
+QUICK = ("table1_cited", "figure2_stes", "figure4_activations", "figure5_architectures")
+TRAINED = (
+    "figure1a_precision",
+    "figure1b_width",
+    "figure2_accuracy",
+    "figure6_comparison",
+    "appendix_e_two_bits",
+    "appendix_f_quad",
+)
+VERDICTS = {"holds", "does not hold", "undecided", "not run"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of the trained experiments, one set of runs for all of them."""
+    place = tmp_path_factory.mktemp("experiments")
+    settings = experiments.module("_training").SETTINGS
+    before = settings.runs
+    settings.runs = place / "runs"
+    for name in TRAINED:
+        assert experiments.run(name, "smoke", place / "results")
+    settings.runs = before
+    return place / "results"
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_without_training(name: str, tmp_path: Path) -> None:
+    assert experiments.run(name, "smoke", tmp_path)
+    found = experiments.read(name, "smoke", tmp_path)
+    assert found is not None
+    assert found.done == found.total
+    assert {v.verdict for v in experiments.verdicts(name, found.rows)} == {"holds"}
+    (picture,) = experiments.plot(name, "smoke", tmp_path)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained(name: str, results: Path) -> None:
+    found = experiments.read(name, "smoke", results)
+    assert found is not None
+    assert found.done == found.total
+    for row in found.rows:
+        assert 0 <= row["last"] <= row["best"] <= 100
+        assert row["curve"][-1][2] == pytest.approx(row["last"], abs=0.01)
+    judged = experiments.verdicts(name, found.rows)
+    assert judged
+    assert {v.verdict for v in judged} <= VERDICTS - {"not run"}
+    assert experiments.module(name).numbers(found.rows)
+    (picture,) = experiments.plot(name, "smoke", results)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert experiments.missing_units(name, "smoke", results) == []
+    assert experiments.estimate(name, "smoke", results)[0] == 0
+
+
+def test_trainings_are_shared_and_kept(results: Path) -> None:
+    """Two figures that need the same network train it once; a run that is done is only read."""
+    same = [
+        {
+            row["seed"]: row["last"]
+            for row in experiments.read(name, "smoke", results).rows
+            if row["levels"] == 4
+        }  # type: ignore[union-attr]
+        for name in ("figure1a_precision", "figure2_accuracy", "figure1b_width")
+    ]
+    assert same[0] == same[1] == same[2]
+    wanted = {
+        json.dumps(unit, sort_keys=True)
+        for name in TRAINED
+        for unit in experiments.module(name).EXPERIMENT.units("smoke")
+    }
+    assert len(list((results.parent / "runs").iterdir())) == len(wanted)
+
+
+def test_quad_decouples_into_the_baselines_size(results: Path) -> None:
+    """BinaryDuo-Q's coupled network is smaller; before fine-tuning, decoupling has not changed the accuracy."""
+    found = experiments.read("appendix_f_quad", "smoke", results)
+    assert found is not None
+    for row in found.rows:
+        if row["stage"] == "decoupled":
+            coupled = next(
+                r
+                for r in found.rows
+                if r["stage"] == "coupled" and r["topology"] == row["topology"] and r["seed"] == row["seed"]
+            )
+            assert row["before"] == pytest.approx(coupled["last"], abs=0.2)
+
+
+def test_an_interrupted_experiment_continues(tmp_path: Path) -> None:
+    assert not experiments.run("figure2_stes", "smoke", tmp_path, minutes=-1.0)
+    todo = experiments.missing_units("figure2_stes", "smoke", tmp_path)
+    assert len(todo) == 5
+    assert experiments.run("figure2_stes", "smoke", tmp_path)
+    assert experiments.missing_units("figure2_stes", "smoke", tmp_path) == []
+
+
+def test_the_estimate_is_measured(tmp_path: Path) -> None:
+    """More epochs take longer by as much; the paper's setting is estimated without running it."""
+    training = experiments.module("_training")
+    unit = training.unit("smoke", 0) | {"seed": 123}
+    once, thrice = training.estimate([unit]), training.estimate([unit | {"epochs": 300}])
+    assert 0 < once < thrice
+
+
+def test_imagenet_from_folders(tmp_path: Path) -> None:
+    """AlexNet, ResNet-18 and ResNet-18+sc start from class folders of JPEGs and go through both stages."""
+    noise = np.random.default_rng(0)
+    for split, count in (("train", 8), ("val", 4)):
+        for label, name in enumerate(("n01440764", "n01443537")):
+            folder = tmp_path / "images" / split / name
+            folder.mkdir(parents=True)
+            for number in range(count):
+                size = tuple(int(v) for v in noise.integers(70, 110, 2))
+                coarse = noise.integers(0, 255, (6, 6, 3), dtype=np.uint8)
+                coarse[..., label] //= 3
+                Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(folder / f"{number}.JPEG")
+    settings = experiments.module("_training").SETTINGS
+    before = (settings.runs, settings.root)
+    settings.runs, settings.root = tmp_path / "runs", tmp_path / "images"
+    try:
+        assert experiments.run("appendix_d_imagenet", "smoke", tmp_path / "results")
+        found = experiments.read("appendix_d_imagenet", "smoke", tmp_path / "results")
+    finally:
+        settings.runs, settings.root = before
+    assert found is not None
+    assert [(row["network"], row["stage"]) for row in found.rows] == [
+        (network, stage)
+        for network in ("alexnet", "resnet18", "resnet18-sc")
+        for stage in ("coupled", "decoupled")
+    ]
+    assert experiments.plot("appendix_d_imagenet", "smoke", tmp_path / "results")[0].exists()
+    assert "path" not in json.dumps(found.rows)
+    assert str(tmp_path) not in (tmp_path / "results/appendix_d_imagenet/smoke.json").read_text()

@@ -1,0 +1,68 @@
+"""docs/paper_map.md is what the registry and the committed results say, and lists the whole paper."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from binaryduo.cli.app import app
+from binaryduo.errors import UnknownNameError
+from binaryduo.report import experiments, paper_map
+from binaryduo.report.artefacts import ARTEFACTS, find
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_committed_map_is_current() -> None:
+    assert (DOCS / "paper_map.md").read_text() == paper_map.markdown(docs=DOCS), (
+        "run `binaryduo reproduce map`"
+    )
+
+
+def test_every_artefact_is_in_it() -> None:
+    text = (DOCS / "paper_map.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(ARTEFACTS)
+    for artefact, row in zip(ARTEFACTS, rows, strict=True):
+        assert artefact.title in row
+        verdict = re.search(r"\*\*([a-z ()]+)\*\* \|$", row)
+        assert verdict is not None
+        assert verdict[1] in {"holds", "does not hold", "undecided", "not run", "not run (not yet)"}
+
+
+def test_each_artefact_has_a_way_or_a_reason() -> None:
+    for artefact in ARTEFACTS:
+        assert artefact.experiments or artefact.pending, artefact.key
+    assert len({artefact.key for artefact in ARTEFACTS}) == len(ARTEFACTS)
+    with pytest.raises(UnknownNameError, match="choose one of table1, figure1a"):
+        find("figure9")
+
+
+def test_nothing_is_claimed_without_results(tmp_path: Path) -> None:
+    assert {line.verdict for line in paper_map.lines(tmp_path)} == {"not run"}
+
+
+def test_committed_pictures_and_numbers_belong_to_an_experiment() -> None:
+    for folder in (experiments.folder() / "results").iterdir():
+        assert experiments.exists(folder.name), f"{folder.name} has results but no experiment"
+
+
+def test_command_line(tmp_path: Path) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(app, ["reproduce", "list"])
+    assert listed.exit_code == 0
+    assert "figure6-right" in listed.stdout
+    arguments = ["reproduce", "figure5", "--profile", "smoke", "--results", str(tmp_path)]
+    first = runner.invoke(app, arguments)
+    assert first.exit_code == 0
+    assert "1 parts to do" in first.stdout
+    assert "HOLDS: the layer has 9, 4 and 8 weights" in first.stdout
+    assert (tmp_path / "figure5_architectures" / "architectures.png").exists()
+    again = runner.invoke(app, [*arguments, "--verb", "run"])
+    assert "0 parts to do" in again.stdout
+    missing = runner.invoke(app, ["reproduce", "figure1a", "--verb", "plot", "--results", str(tmp_path)])
+    assert missing.exit_code != 0
+    assert "run it first" in str(missing.exception)
+    pending = runner.invoke(app, ["reproduce", "appendix-g"])
+    assert "not implemented" in str(pending.exception)
