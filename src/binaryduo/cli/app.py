@@ -7,7 +7,8 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
-from binaryduo.cli import cost, data, decouple, duo, evaluate, train
+from binaryduo.cli import cost, data, decouple, describe, duo, evaluate, pack, train
+from binaryduo.cli.run import run as run_packed
 from binaryduo.errors import BinaryDuoError
 
 app = typer.Typer(
@@ -41,6 +42,9 @@ app.add_typer(data.data_app, name="data")
 app.command("train")(train.train)
 app.command("duo")(duo.duo)
 app.command("evaluate")(evaluate.evaluate)
+app.command("pack")(pack.pack)
+app.command("describe")(describe.describe)
+app.command("run")(run_packed)
 
 
 def run(arguments: list[str] | None = None) -> None:

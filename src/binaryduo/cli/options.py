@@ -16,7 +16,9 @@ RecipeName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--out", help="The run's folder; default: one named after the recipe, below runs. One run a folder."),
+    typer.Option(
+        "--out", help="The run's folder; default: one named after the recipe, below runs. One run a folder."
+    ),
 ]
 Resume = Annotated[
     bool,
