@@ -160,9 +160,7 @@ struct Policy {
 
 }  // namespace avx2
 
-const Kernels* kernels_avx2() {
-    return avx2::make_table<avx2::Policy>("avx2", "constant tables, two pixels a byte");
-}
+const Kernels* kernels_avx2() { return avx2::make_table<avx2::Policy>("avx2", "tables"); }
 
 }  // namespace binaryduo
 #else

@@ -86,7 +86,7 @@ struct Policy {
 
 }  // namespace neon
 
-const Kernels* kernels_neon() { return neon::make_table<neon::Policy>("neon", "byte-wise bit count"); }
+const Kernels* kernels_neon() { return neon::make_table<neon::Policy>("neon", "cnt"); }
 
 }  // namespace binaryduo
 #else

@@ -46,6 +46,6 @@ struct Policy {
 
 }  // namespace scalar
 
-const Kernels* kernels_scalar() { return scalar::make_table<scalar::Policy>("scalar", "bit count"); }
+const Kernels* kernels_scalar() { return scalar::make_table<scalar::Policy>("scalar", "popcount"); }
 
 }  // namespace binaryduo

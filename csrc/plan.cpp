@@ -83,6 +83,14 @@ class OpReader {
         op.channels = read<uint32_t>(r + 52);
         if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold))
             refuse(name + " has unknown flags");
+        const bool weighted =
+            op.code == Code::kBinaryConv || op.code == Code::kFloatConv || op.code == Code::kPointwise;
+        for (int32_t t : {op.input, op.residual, op.out_float, op.out_bits})
+            if (t < -1 || t >= int32_t(plan_.tensors.size()))
+                refuse(name + " names a tensor that does not exist");
+        if (op.residual != -1 && !weighted && op.code != Code::kConcat) refuse(name + " has a second input");
+        if (op.out_bits != -1 && !weighted && op.code != Code::kMaxPool)
+            refuse(name + " has a second output");
         const Tensor& in = source(op.input);
         op.in_channels_of_copy = in.channels_of_copy();
         switch (op.code) {
@@ -96,7 +104,6 @@ class OpReader {
                 break;
             case Code::kAveragePool:
                 read_pool(op, in, r);
-                if (in.kind != Kind::kFloat) refuse(name + " averages bits");
                 break;
             case Code::kMeanCopies: {
                 const Tensor& out = target(op.out_float, Kind::kFloat);
@@ -174,6 +181,7 @@ class OpReader {
                 refuse(name_ + " pools to another shape");
             check_window(op, in, out.height, out.width);
             op.flip = find<uint8_t>(r, 96, in.pixel_bytes(), "flip mask");
+            if (op.code != Code::kMaxPool) refuse(name_ + " averages bits");
         } else {
             const Tensor& out = target(op.out_float, Kind::kFloat);
             if (out.channels != in.channels || op.out_bits != -1) refuse(name_ + " pools to another shape");

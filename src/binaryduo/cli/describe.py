@@ -38,4 +38,6 @@ def describe(
     )
     for key, value in model.program.meta.items():
         shown = value.replace("\n", ", ")
-        console.print(f"{key}: {shown if len(shown) < 100 else shown[:97] + '...'}", highlight=False, markup=False)
+        console.print(
+            f"{key}: {shown if len(shown) < 100 else shown[:97] + '...'}", highlight=False, markup=False
+        )

@@ -70,7 +70,9 @@ def _read(path: Path, model: "PackedModel") -> Any:
             array = np.load(path, allow_pickle=False)
             images = array[None] if array.ndim == 3 else array
             if images.ndim != 4 or images.shape[1:] != (c, h, w):
-                raise DataError(f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}")
+                raise DataError(
+                    f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}"
+                )
             return images.astype(np.float32)
         from PIL import Image
 

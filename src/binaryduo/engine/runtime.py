@@ -120,11 +120,11 @@ class PackedModel:
         target = self.program.tensors[max(op.out_float, op.out_bits)]
         outputs = [self.program.tensors[i] for i in (op.out_float, op.out_bits) if i >= 0]
         form = " + ".join("bits" if t.kind == Kind.BITS else "float" for t in outputs)
-        weights, kernel = "", f"{self.isa}: plain loops"
+        weights, kernel = "", ""
         if op.code == Code.BINARY_CONV:
-            weights, kernel = "1 bit", f"{self.isa}: {self._native.binary_kernel}"
+            weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
-            weights, kernel = op.weights.dtype.name, f"{self.isa}: 6 × 16 multiply-add"
+            weights, kernel = op.weights.dtype.name, f"{self.isa} 6×16"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             weights += (
                 f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
