@@ -18,11 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from tests.training import tiny
 
 from binaryduo.errors import BinaryDuoError
 from binaryduo.training import Loop, Stage, checkpoint, fit
 from binaryduo.training.runlog import read_metrics
+from tests.training import tiny
 
 KILLS = 20
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training import tiny
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -18,6 +17,7 @@ from binaryduo.training import Loop, Stage, fit
 from binaryduo.training.nonfinite import NonFiniteLoss
 from binaryduo.training.runlog import RunFolder, read_metrics
 from binaryduo.training.stopping import RunInterrupted
+from tests.training import tiny
 
 
 class StopAt(MemorySplit):

@@ -16,9 +16,7 @@ RecipeName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        "--out", help="The run's folder; one run a folder; default: below runs."
-    ),
+    typer.Option("--out", help="The run's folder; one run a folder; default: below runs."),
 ]
 Resume = Annotated[
     bool,
