@@ -108,11 +108,12 @@ def test_exact_ties_go_up():
     problem = ToyProblem(width=1, hidden_layers=1, samples=4, levels=2)
     problem._kept[0] = torch.tensor([[1.0], [1.0], [-1.0], [2.0]])
     problem.weights = {"fc1": torch.tensor([[0.25]]).double(), "out": torch.tensor([[1.0]]).double()}
-    problem._targets = torch.tensor([0.0, 3.0, 0.0, 1.0]).double()
-    # +1/4 carries samples 1 and 2 onto 1/2 exactly; sample 4 is at 1/2 and -1/4 carries it down.
-    jumps = [(1 - 0) / 2, ((1 - 3) ** 2 - 3**2) / 2, 0, (0 - 1) / 2]
-    assert problem.cdg(0.25)["fc1"].item() == sum(jumps) / 4 / 0.5
-    assert problem.cdg(0.25, method="brute")["fc1"].item() == sum(jumps) / 4 / 0.5
+    problem.target_weights = {"fc1": torch.tensor([[1.0]]).double(), "out": torch.tensor([[3.0]]).double()}
+    assert problem.targets.tolist() == [3, 3, 0, 3]
+    # +1/4 carries samples 1 and 2 onto 1/2 exactly; sample 4 is there already and -1/4 carries it down.
+    jump = ((1 - 3) ** 2 - (0 - 3) ** 2) / 2
+    assert problem.cdg(0.25)["fc1"].item() == 3 * jump / 4 / 0.5
+    assert problem.cdg(0.25, method="brute")["fc1"].item() == 3 * jump / 4 / 0.5
 
 
 def test_full_precision_is_nearly_the_gradient():

@@ -92,6 +92,15 @@ def test_data_that_are_not_kept_are_the_same(monkeypatch):
     assert kept._kept != {}
 
 
+def test_changed_networks_are_noticed():
+    problem = ToyProblem(width=4, samples=300, levels=3)
+    before = problem.targets
+    problem.target_weights["out"][0, 0] += 1
+    assert not torch.equal(problem.targets, before)
+    problem.target_weights = problem.weights
+    assert problem.loss() == 0
+
+
 def test_initialisations_have_their_spread():
     for init, std in (("he", math.sqrt(2 / 64)), ("torch", 1 / math.sqrt(3 * 64)), ("normal", 1.0)):
         w = ToyProblem(width=64, samples=1, init=init).weights["fc1"]

@@ -65,6 +65,7 @@ class ToyProblem:
         self.target_weights: Weights = self._draw(_TARGET)
         self._kept: dict[int, Tensor] = {}
         self._targets: Tensor | None = None
+        self._targets_key: list[tuple[int, int]] = []
 
     def _draw(self, stream: int) -> Weights:
         drawn = draw_weights(self.width, self.hidden_layers, self.init, self.seed, stream)
@@ -96,8 +97,10 @@ class ToyProblem:
     @property
     def targets(self) -> Tensor:
         """F*(X) (samples,), float64: the target network's outputs."""
-        if self._targets is None:
-            weights = [self.target_weights[name] for name in self.layers]
+        weights = [self.target_weights[name] for name in self.layers]
+        key = [(id(w), w._version) for w in weights]  # computed anew if the target network was changed
+        if self._targets is None or self._targets_key != key:
+            self._targets_key = key
             work = lambda i: forward(self._block(i), weights, self.levels).output  # noqa: E731
             self._targets = torch.cat(list(map_blocks(work, self.blocks)))
         return self._targets
