@@ -143,9 +143,9 @@ class Trainer:
             metrics = Metrics(self.folder, progress.metrics_position, self.loop.tensorboard, progress.step)
         self.metrics = metrics
         self.clock = self.saved_at = time.monotonic()
-        if found is None:
-            self._save()  # whatever was measured is not measured again
         try:
+            if found is None:
+                self._save()  # whatever was measured is not measured again
             with StopRequest() as stop, Display(self.title, total, self.fabric.is_global_zero) as display:
                 self.stop, self.display = stop, display
                 display.update(progress.step)
@@ -299,6 +299,7 @@ class Trainer:
 
     def _save(self) -> None:
         progress = self.progress
+        nonfinite.check(self.model, progress.step, self.optimizer.param_groups[0]["lr"])
         self.saved_at = time.monotonic()
         state = asdict(progress)
         for name in ("epoch_counts", "window"):
