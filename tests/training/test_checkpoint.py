@@ -89,7 +89,7 @@ def test_another_network_is_refused_by_name(tmp_path: Path) -> None:
     path = checkpoint.write(tmp_path, "one", checkpoint.pack_state(network(4)), {})
     with pytest.raises(CheckpointError, match=r"another network: 0\.weight is \(4, 3, 3, 3\) there"):
         checkpoint.unpack_state(checkpoint.read(path).tensors, network(5))
-    with pytest.raises(CheckpointError, match=r"3\.weight .* absent"):
+    with pytest.raises(CheckpointError, match=r"3\.\w+ .* absent here"):
         checkpoint.unpack_state(checkpoint.read(path).tensors, network(4)[:3])
 
 

@@ -2,10 +2,11 @@
 
 import typer
 
-from binaryduo.cli import bench_layers, bench_mismatch
+from binaryduo.cli import bench_layers, bench_mismatch, bench_train
 
 bench_app = typer.Typer(
     help="Measure speed on this machine, as ratios against named peers.", no_args_is_help=True
 )
 bench_app.command("layers")(bench_layers.layers)
 bench_app.command("mismatch")(bench_mismatch.mismatch)
+bench_app.command("train")(bench_train.train)

@@ -35,7 +35,7 @@ def make_fabric(loop: Loop) -> Fabric:
         precision=PRECISIONS.get(loop.precision),
         plugins=[Float64()] if loop.precision == "64" else None,
     )
-    fabric.launch()  # type: ignore[no-untyped-call]
+    fabric.launch()
     return fabric
 
 

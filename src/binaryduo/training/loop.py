@@ -143,9 +143,9 @@ class Trainer:
             metrics = Metrics(self.folder, progress.metrics_position, self.loop.tensorboard, progress.step)
         self.metrics = metrics
         self.clock = self.saved_at = time.monotonic()
-        if found is None:
-            self._save()  # whatever was measured is not measured again
         try:
+            if found is None:
+                self._save()  # whatever was measured is not measured again
             with StopRequest() as stop, Display(self.title, total, self.fabric.is_global_zero) as display:
                 self.stop, self.display = stop, display
                 display.update(progress.step)
@@ -168,9 +168,7 @@ class Trainer:
         """Put model and optimizer on their devices, and into the state of the checkpoint."""
         if found is not None:
             self.progress = Progress.from_json(found.state)
-            if (
-                not self.fabric.is_global_zero
-            ):  # the sums so far are all processes': one of them carries them on
+            if not self.fabric.is_global_zero:  # the sums are all processes': one of them carries them on
                 self.progress.epoch_counts, self.progress.window = Counts(), Counts()
         else:
             self.progress.chosen = choices.choose(self)
@@ -242,12 +240,13 @@ class Trainer:
     def _log_step(self, lr: float) -> None:
         progress = self.progress
         now = time.monotonic()
-        if progress.step % self.loop.log_steps == 0:
-            window, progress.window = progress.window.reduced(), Counts()
-            self._write({"kind": "step", "step": progress.step, "loss": window.means()["loss"], "lr": lr})
         self.display.step(progress, self.images, now - self.clock)
         progress.seconds += now - self.clock
         self.clock = now
+        if progress.step % self.loop.log_steps == 0:
+            window, progress.window = progress.window.reduced(), Counts()
+            line = {"kind": "step", "step": progress.step, "loss": window.means()["loss"], "lr": lr}
+            self._write({**line, "seconds": progress.seconds})
 
     def _end_epoch(self, epoch: int, final: bool) -> None:
         """Test if it is time, note the epoch's means, and keep the best network."""
@@ -299,6 +298,7 @@ class Trainer:
 
     def _save(self) -> None:
         progress = self.progress
+        nonfinite.check(self.model, progress.step, self.optimizer.param_groups[0]["lr"])
         self.saved_at = time.monotonic()
         state = asdict(progress)
         for name in ("epoch_counts", "window"):

@@ -55,6 +55,19 @@ def first_layer(model: nn.Module, images: Tensor) -> str:
     return found[0] if found else "the loss itself: every layer's output is finite"
 
 
+def check(model: nn.Module, step: int, lr: float) -> None:
+    """Refuse a network with a parameter or buffer that is not finite, before it is saved.
+
+    The loss does not always tell: an activation's staircase turns what is not a number into 0.
+    """
+    for name, tensor in model.state_dict().items():
+        if _bad(tensor):
+            raise NonFiniteLoss(
+                f"{name!r} is not finite at step {step} (learning rate {lr:.3g}), though the loss may be; "
+                "the last checkpoint is from before it: lower the rate"
+            )
+
+
 def report(loss: float, step: int, epoch: int, lr: float, model: nn.Module, images: Tensor) -> NonFiniteLoss:
     """The error to raise; runs the batch once more to find the layer."""
     return NonFiniteLoss(
