@@ -24,19 +24,21 @@ PAPER = {"baseline": 89.07, "coupled": 89.69, "decoupled": 90.44, "scratch": 88.
 
 
 def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None = None) -> None:
-    """One contour a case, on one colour scale: five best circled, the best in red, its value above."""
+    """One contour a case, each with its own colours: five best circled, the best in red, its value above."""
     chosen = [n for n in (names or results["cases"]) if ranked(results["cases"][n]["settings"])]
     if not chosen:
         return
-    figure = Figure(figsize=(4.3 * len(chosen) + 0.8, 4.4), layout="constrained")
-    axes = figure.subplots(1, len(chosen), squeeze=False)[0]
-    means = [s["mean"] for n in chosen for s in results["cases"][n]["settings"] if s["mean"] is not None]
-    levels = _levels(means)
-    for axis, name in zip(axes, chosen, strict=True):
-        shown = _contour(axis, results["cases"][name], levels)
-        axis.set_ylabel("learning rate" if axis is axes[0] else "")
-    bar = figure.colorbar(shown, ax=list(axes), shrink=0.9, pad=0.01)
-    bar.set_label("test accuracy, mean over repeats (%)")
+    columns = min(2, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure = Figure(figsize=(5.6 * columns, 4.4 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for axis, name in zip(axes, chosen, strict=False):
+        case = results["cases"][name]
+        shown = _contour(axis, case, _levels([s["mean"] for s in case["settings"] if s["mean"] is not None]))
+        bar = figure.colorbar(shown, ax=axis, format="%.1f", pad=0.02)
+        bar.set_label("test accuracy, mean over repeats (%)", fontsize=9)
+    for axis in list(axes)[len(chosen) :]:
+        axis.set_axis_off()
     _save(figure, path)
 
 
@@ -62,7 +64,7 @@ def _contour(axis: Axes, case: Row, levels: "np.ndarray[Any, np.dtype[np.float64
         from matplotlib.tri import Triangulation
 
         triangles = Triangulation(np.log(x), np.log(y)).triangles  # as near as the axes show them
-        shown = axis.tricontourf(x, y, z, triangles=triangles, **options)
+        shown = axis.tricontourf(Triangulation(x, y, triangles), z, **options)
     else:
         shown = axis.scatter(x, y, c=z, cmap="viridis", vmin=levels[0], vmax=levels[-1], s=120)
     axis.plot(x, y, ".", color=INK, ms=2.5, alpha=0.7)
@@ -71,24 +73,21 @@ def _contour(axis: Axes, case: Row, levels: "np.ndarray[Any, np.dtype[np.float64
     spread = "" if best["std"] is None else f" ± {best['std']:.2f}"
     axis.set_title(f"{case['title']}\n{best['mean']:.2f}{spread} % (n = {best['n']})", color=INK, fontsize=11)
     axis.set_xlabel("weight decay")
-    axis.margins(0.06)
+    axis.set_ylabel("learning rate")
+    for values, limit in ((x, axis.set_xlim), (y, axis.set_ylim)):  # room for the circles at the rim
+        room = max(float(values.max() / values.min()) ** 0.07, 1.2)
+        limit(values.min() / room, values.max() * room)
+    axis.set_facecolor("#eef0f2")
     return shown
 
 
 def _mark(axis: Axes, case: Row) -> None:
     """Circles round the five best, the best in red; crosses where trials failed."""
     for place, setting in enumerate(ranked(case["settings"])):
-        axis.plot(
-            setting["weight_decay"],
-            setting["lr"],
-            "o",
-            ms=14 if place == 0 else 11,
-            mfc="none",
-            mec=RED if place == 0 else "white",
-            mew=2.6 if place == 0 else 1.8,
-            zorder=6 - place,
-            clip_on=False,
-        )
+        size, colour = (15, RED) if place == 0 else (12, INK)
+        at = (setting["weight_decay"], setting["lr"])
+        axis.plot(*at, "o", ms=size, mfc="none", mec="white", mew=4.0, zorder=5)  # seen on any colour
+        axis.plot(*at, "o", ms=size, mfc="none", mec=colour, mew=2.0, zorder=6)
     failed = [s for s in case["settings"] if s["failed"]]
     if failed:
         axis.plot([s["weight_decay"] for s in failed], [s["lr"] for s in failed], "x", color=RED, ms=8)
@@ -159,20 +158,23 @@ def _points(axis: Axes, entries: dict[str, Entry]) -> None:
     for name, (levels, mean, std, runs) in entries.items():
         case = parse_case(name)
         column = places[levels]
-        x = column + 0.22 * seen.get(column, 0)
+        x = column + 0.3 * seen.get(column, 0)
         seen[column] = seen.get(column, 0) + 1
         colour = KIND_COLOURS[case.kind]
         axis.errorbar(x, mean, yerr=std, fmt="o", ms=8, color=colour, capsize=4, label=case.title)
-        axis.plot([x + 0.05] * len(runs), runs, "_", ms=7, color=colour, alpha=0.7)
-        axis.annotate(f"{mean:.2f}", (x, mean), (9, 5), textcoords="offset points", fontsize=9, color=colour)
-    centres = [place + 0.11 * (seen[place] - 1) for place in places.values()]
+        axis.plot([x] * len(runs), runs, "_", ms=9, color=colour, alpha=0.7)
+        above = (0, 9 if std is None else 14)
+        top = mean if std is None else mean + std
+        text = {"textcoords": "offset points", "fontsize": 9, "color": colour, "ha": "center"}
+        axis.annotate(f"{mean:.2f}", (x, top), above, **text)  # type: ignore[arg-type]
+    centres = [place + 0.15 * (seen[place] - 1) for place in places.values()]
     axis.set_xticks(centres, [_precision_name(value) for value in places])
-    axis.set_xlim(-0.35, max(centres) + 0.75)
+    axis.set_xlim(-0.35, max(p + 0.3 * (seen[p] - 1) for p in places.values()) + 0.35)
     axis.margins(y=0.2)
     axis.set_xlabel("activation")
     axis.grid(axis="y", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8.5, loc="best")
+    axis.legend(frameon=False, fontsize=8.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
 
 def _precision(levels: int | None) -> float:
