@@ -17,6 +17,7 @@ from binaryduo.cli import (
     evaluate,
     mismatch,
     pack,
+    report,
     reproduce,
     search,
     train,
@@ -59,6 +60,7 @@ app.command("search")(search.search)
 app.command("pack")(pack.pack)
 app.command("describe")(describe.describe)
 app.command("run")(run_verb.run)
+app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(bench.bench_app, name="bench")
 app.add_typer(data.data_app, name="data")

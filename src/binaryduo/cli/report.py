@@ -1,0 +1,34 @@
+"""`binaryduo report`: runs, or the whole paper, as one HTML file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from binaryduo.errors import ArgumentError
+
+
+def report(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of runs, finished or not.")] = None,
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper", help="Report on the paper's artefacts instead: every claim beside our picture."
+        ),
+    ] = False,
+    results: Annotated[Path | None, typer.Option(help="With --paper: where the numbers are kept.")] = None,
+    costs: Annotated[bool, typer.Option(help="Compute the cost per layer from the recipe.")] = True,
+) -> None:
+    """Write one self-contained HTML file: learning curves, accuracies, costs, mismatch, search, packed files.
+
+    It needs no network and no other file, so it can be sent by mail. What is missing or not finished is shown as such.
+    """
+    from binaryduo.report import paper_report, run_report
+
+    if paper == bool(runs):
+        raise ArgumentError("name the folders of one or more runs, or --paper, not both")
+    text = paper_report.build(results) if paper else run_report.build(list(runs or []), costs)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB")

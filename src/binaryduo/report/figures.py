@@ -1,0 +1,175 @@
+"""The interactive pictures of the HTML report, as plain Plotly figures (dictionaries); colours come from the page."""
+
+from typing import Any
+
+from binaryduo.report.runs import Json, RunView
+
+# Colours that can be told apart by people who see few colours, on light and on dark ground.
+PALETTE = ("#3b82f6", "#e07b39", "#10a37f", "#c45ab3", "#b8860b", "#64748b")
+
+
+def _layout(title: str, x: str, y: str, **more: Any) -> Json:
+    axis = {"zeroline": False, "automargin": True}
+    return {
+        "title": {"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},
+        "xaxis": {**axis, "title": {"text": x}},
+        "yaxis": {**axis, "title": {"text": y}},
+        "margin": {"l": 50, "r": 14, "t": 46, "b": 50},
+        "legend": {"orientation": "h", "y": -0.25},
+        "hovermode": "x unified",
+        **more,
+    }
+
+
+def learning_curves(run: RunView, quantity: str) -> Json | None:
+    """Training and test curves of both stages one behind the other, the moment of decoupling marked.
+
+    `quantity` is "top1" or "loss".
+    """
+    traces: list[Json] = []
+    shapes: list[Json] = []
+    notes: list[Json] = []
+    start = 0.0
+    for number, stage in enumerate(run.stages):
+        if not stage.epochs:
+            continue
+        if number > 0:
+            shapes.append(
+                {
+                    "type": "line",
+                    "x0": start,
+                    "x1": start,
+                    "y0": 0,
+                    "y1": 1,
+                    "yref": "paper",
+                    "line": {"dash": "dot"},
+                }
+            )
+            notes.append(
+                {
+                    "x": start,
+                    "y": 1,
+                    "yref": "paper",
+                    "text": "decoupled",
+                    "showarrow": False,
+                    "xanchor": "left",
+                }
+            )
+        colour = PALETTE[number % len(PALETTE)]
+        for split, dash, lines in (("train", "dot", stage.epochs), ("test", "solid", stage.tested())):
+            key = f"{split}_{quantity}"
+            points = [(start + line["epoch"], line[key]) for line in lines if key in line]
+            if points:
+                traces.append(
+                    {
+                        "type": "scatter",
+                        "mode": "lines+markers" if len(points) < 60 else "lines",
+                        "name": f"{stage.title}, {'training' if split == 'train' else 'test'}",
+                        "x": [p[0] for p in points],
+                        "y": [p[1] for p in points],
+                        "line": {"color": colour, "dash": dash},
+                    }
+                )
+        start += float(stage.epochs[-1]["epoch"])
+    if not traces:
+        return None
+    if quantity == "top1" and run.decoupled_before is not None and len(run.stages) > 1:
+        at = float(run.stages[0].epochs[-1]["epoch"]) if run.stages[0].epochs else 0.0
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "decoupled, before fine-tuning",
+                "x": [at],
+                "y": [run.decoupled_before],
+                "marker": {"symbol": "diamond", "size": 11, "color": PALETTE[2]},
+            }
+        )
+    names = {"top1": ("Accuracy", "top-1 (%)"), "loss": ("Loss", "cross-entropy")}
+    title, unit = names[quantity]
+    return {"data": traces, "layout": _layout(title, "epoch", unit, shapes=shapes, annotations=notes)}
+
+
+def mismatch_bars(profiles: list[Json]) -> Json:
+    """Cosine between coarse gradient and CDG, layer by layer, with its interval; one colour an STE."""
+    traces = []
+    for number, profile in enumerate(profiles):
+        layers = profile["layers"]
+        names = [layer["name"] for layer in layers] + ["total"]
+        values = [layer["cosine"] for layer in layers] + [profile["total"]]
+        low = [max(0.0, layer["cosine"] - layer["interval"][0]) for layer in layers] + [0.0]
+        high = [max(0.0, layer["interval"][1] - layer["cosine"]) for layer in layers] + [0.0]
+        traces.append(
+            {
+                "type": "bar",
+                "name": str(profile.get("ste", "")),
+                "x": names,
+                "y": values,
+                "marker": {"color": PALETTE[number % len(PALETTE)]},
+                "error_y": {"type": "data", "symmetric": False, "array": high, "arrayminus": low},
+            }
+        )
+    layout = _layout("Gradient mismatch", "layer", "cosine (coarse gradient, CDG)", barmode="group")
+    return {"data": traces, "layout": layout}
+
+
+def cost_bars(names: list[str], bits: list[float], operations: list[float]) -> Json:
+    """Share of each layer in the parameters' bits and in the operations."""
+    traces = [
+        {"type": "bar", "name": name, "x": names, "y": _shares(values), "marker": {"color": PALETTE[number]}}
+        for number, (name, values) in enumerate((("parameter bits", bits), ("operations", operations)))
+    ]
+    return {"data": traces, "layout": _layout("Where the cost is", "layer", "share (%)", barmode="group")}
+
+
+def _shares(values: list[float]) -> list[float]:
+    total = sum(values) or 1.0
+    return [round(100 * value / total, 3) for value in values]
+
+
+def contour(case: Json) -> Json | None:
+    """A search's accuracies over decay and rate on log axes, every setting a dot, the best five ringed."""
+    settings = [s for s in case.get("settings", []) if s.get("mean") is not None]
+    if not settings:
+        return None
+    decays = sorted({s["weight_decay"] for s in settings})
+    rates = sorted({s["lr"] for s in settings})
+    means = {(s["weight_decay"], s["lr"]): s["mean"] for s in settings}
+    traces: list[Json] = []
+    if len(decays) > 1 and len(rates) > 1:
+        traces.append(
+            {
+                "type": "contour",
+                "x": decays,
+                "y": rates,
+                "z": [[means.get((decay, rate)) for decay in decays] for rate in rates],
+                "colorscale": "Viridis",
+                "colorbar": {"title": {"text": "top-1 (%)"}, "thickness": 12},
+                "connectgaps": True,
+                "hoverinfo": "skip",
+            }
+        )
+    best = sorted(settings, key=lambda s: -float(s["mean"]))[:5]
+    for name, points, colour, size in (
+        ("settings", settings, "#ffffff", 7),
+        ("best five", best, "#ef4444", 12),
+    ):
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": name,
+                "x": [s["weight_decay"] for s in points],
+                "y": [s["lr"] for s in points],
+                "text": [f"{s['mean']:.2f} % (n {s.get('n', 1)})" for s in points],
+                "hovertemplate": "decay %{x}, rate %{y}: %{text}<extra></extra>",
+                "marker": {
+                    "size": size,
+                    "color": colour if name == "settings" else "rgba(0,0,0,0)",
+                    "line": {"color": "#1b1f24" if name == "settings" else colour, "width": 1.5},
+                },
+            }
+        )
+    layout = _layout(str(case.get("title", "search")), "weight decay", "learning rate", hovermode="closest")
+    layout["xaxis"]["type"] = layout["yaxis"]["type"] = "log"
+    return {"data": traces, "layout": layout}

@@ -1,0 +1,238 @@
+"""`binaryduo report RUN…`: what happened in one or more runs, as one HTML file."""
+
+from pathlib import Path
+from typing import Any
+
+from binaryduo.errors import BinaryDuoError
+from binaryduo.report import figures
+from binaryduo.report.page import Page
+from binaryduo.report.runs import Json, RunView, StageView, read_run
+
+# The paper's accuracies for VGG-7 on CIFAR-10 at full width after 200 epochs, best epoch and best of its grid.
+PAPER_VGG7 = {"baseline": 89.07, "coupled": 89.69, "fine-tuning": 90.44, "decoupled": 88.93}
+PAPER_IMAGENET = {"alexnet": 52.7, "resnet18": 60.4, "resnet18-sc": 60.9}
+SHAPES = {  # data set: channels, size, classes
+    "cifar10": (3, 32, 10),
+    "fashion-mnist": (1, 28, 10),
+    "fashion-mnist-small": (1, 28, 10),
+    "imagenet": (3, 224, 1000),
+}
+
+
+def build(paths: list[Path], costs: bool = True) -> str:
+    """The report's HTML. A folder that is missing or half-finished is shown as such."""
+    runs = [read_run(path) for path in paths]
+    page = Page("binaryduo report", ", ".join(run.name for run in runs))
+    page.section("Overview", "overview")
+    rows = [row for run in runs for row in _accuracy_rows(run)]
+    head = (
+        "run",
+        "state",
+        "network",
+        "last (%)",
+        "best (%)",
+        "best epoch",
+        "epochs",
+        "paper (%)",
+        "images/s",
+    )
+    page.table(head, rows, "Test accuracy; the paper's is for its full setting")
+    page.text(
+        "The paper's number is the best epoch of the best of its whole grid, on the test set. Last is the accuracy "
+        "behind the last epoch, chosen by nobody.",
+        "note",
+    )
+    for number, run in enumerate(runs):
+        _run(page, run, f"run{number}", costs)
+    return page.render()
+
+
+def paper_accuracy(run: RunView, stage: StageView) -> float | None:
+    """What the paper reports for this network and stage, at its full setting; None where it prints nothing."""
+    model = run.recipe.get("model") or {}
+    network, data = model.get("network"), (run.recipe.get("data") or {}).get("name")
+    if data == "imagenet":
+        return PAPER_IMAGENET.get(str(network)) if stage.title == "fine-tuning" else None
+    if network != "vgg7" or data != "cifar10" or model.get("topology") == "quad":
+        return None
+    usual = {"baseline": ("default", 2), "coupled": ("default", 3), "fine-tuning": ("default", 3)}
+    if model.get("levels", "default") not in usual.get(stage.title, ("default", 3)):
+        return None
+    return PAPER_VGG7.get(stage.title)
+
+
+def _accuracy_rows(run: RunView) -> list[list[object]]:
+    """One row a stage; a run without any gets one that says so."""
+    if not run.stages:
+        return [[run.name, run.state, "", None, None, None, None, None, None]]
+    rows: list[list[object]] = []
+    for stage in run.stages:
+        best, last = stage.best(), stage.last()
+        done = stage.epochs[-1]["epoch"] if stage.epochs else 0
+        planned = "" if stage.planned is None or done >= stage.planned else f" of {stage.planned}"
+        seconds = stage.epochs[-1].get("seconds") if stage.epochs else None
+        result = run.summary.get("finetuned" if stage.name == "decoupled" else stage.name, run.summary)
+        rate = result.get("images_per_second") if isinstance(result, dict) and seconds else None
+        rows.append(
+            [
+                run.name,
+                run.state,
+                stage.title,
+                None if last is None else float(last["test_top1"]),
+                None if best is None else float(best["test_top1"]),
+                None if best is None else int(best["epoch"]),
+                f"{done}{planned}" if planned else int(done),
+                paper_accuracy(run, stage),
+                None if rate is None else round(float(rate)),
+            ]
+        )
+    return rows
+
+
+def _run(page: Page, run: RunView, key: str, costs: bool) -> None:
+    """All sections of one run."""
+    page.section(run.name, key)
+    states = {
+        "missing": "There is no such run.",
+        "empty": "This folder holds no run.",
+        "unfinished": "This run is not finished: what it has measured so far is shown. It continues with --resume.",
+    }
+    if run.state in states:
+        page.text(states[run.state], "problem")
+    for problem in run.problems:
+        page.text(problem, "problem")
+    for quantity in ("top1", "loss"):
+        figure = figures.learning_curves(run, quantity)
+        if figure is not None:
+            kind = "Test and training accuracy" if quantity == "top1" else "Test and training loss"
+            two = ", the moment of decoupling marked" if len(run.stages) > 1 else ""
+            page.figure(figure, f"{kind} of {run.name} by epoch{two}", log=quantity == "loss")
+    if run.decoupled_before is not None:
+        changed = run.summary.get("changed_predictions")
+        images = run.summary.get("test_images")
+        more = (
+            f"; {changed} of {images} test predictions changed by decoupling" if changed is not None else ""
+        )
+        page.text(f"Decoupled, before fine-tuning: {run.decoupled_before:.2f} %{more}.")
+    if costs and run.recipe:
+        _costs(page, run)
+    if run.mismatch:
+        page.section("Gradient mismatch", f"{key}-mismatch", 3)
+        page.figure(
+            figures.mismatch_bars(run.mismatch), "Cosine between coarse gradient and CDG, layer by layer"
+        )
+    if run.search is not None:
+        _search(page, run.search, key)
+    _deployment(page, run, key)
+    _record(page, run, key)
+
+
+def _search(page: Page, search: Json, key: str) -> None:
+    page.section("Search", f"{key}-search", 3)
+    for name, case in search.get("cases", {}).items():
+        figure = figures.contour(case)
+        if figure is None:
+            page.text(f"{name}: no setting is finished yet.", "problem")
+            continue
+        page.figure(figure, f"{case.get('title', name)}: accuracy over weight decay and learning rate")
+    rows = [
+        [name, s["weight_decay"], s["lr"], s.get("mean"), s.get("std"), s.get("n"), s.get("failed", 0)]
+        for name, case in search.get("cases", {}).items()
+        for s in case.get("settings", [])
+    ]
+    head = ("case", "weight decay", "learning rate", "mean (%)", "std", "n", "failed")
+    page.table(head, rows, "Every setting of the search")
+
+
+def _costs(page: Page, run: RunView) -> None:
+    """Parameters and operations of the network that the recipe describes, layer by layer."""
+    try:
+        variant, cost = _cost_of(run)
+    except (BinaryDuoError, KeyError, TypeError, ValueError) as error:
+        page.text(f"The cost could not be computed from the recipe: {error}", "problem")
+        return
+    page.section(f"Cost per layer ({variant})", f"{run.name}-cost", 3)
+    layers = cost.layers
+    operations = [c.macs / 64 if c.binary else float(c.macs) for c in layers]
+    page.figure(
+        figures.cost_bars([c.name for c in layers], [float(c.param_bits) for c in layers], operations),
+        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations an image",
+        log=True,
+    )
+    rows = [
+        [c.name, c.kind, c.params, c.param_bits, c.macs, c.binary, round(o)]
+        for c, o in zip(layers, operations, strict=True)
+    ]
+    page.table(
+        ("layer", "kind", "parameters", "bits", "MACs", "binary", "operations"), rows, "Cost of every layer"
+    )
+
+
+def _cost_of(run: RunView) -> tuple[str, Any]:
+    import torch
+
+    import binaryduo as bd
+    from binaryduo.training.recipe import Recipe, from_dict
+
+    recipe = from_dict(Recipe, run.recipe)
+    channels, size, classes = SHAPES[recipe.data.name]
+    size = size if recipe.data.image_size is None else recipe.data.image_size
+    model = recipe.model
+    duo = any(stage.name in ("coupled", "decoupled") for stage in run.stages)
+    variant: Any = "decoupled" if duo else model.variant
+    if duo and model.topology == "quad":
+        variant = "baseline"  # BinaryDuo-Q ends in the baseline's architecture
+    levels = 2 if variant == "baseline" and duo else model.levels
+    with torch.random.fork_rng(devices=[]):
+        network = bd.models.build(
+            model.network,
+            variant,
+            classes,
+            levels,
+            model.ste,
+            model.weight_bits,  # type: ignore[arg-type]
+            model.width,
+            channels,
+            size,
+        )
+    return variant, bd.cost(network, torch.zeros(1, channels, size, size))
+
+
+def _deployment(page: Page, run: RunView, key: str) -> None:
+    """Packed files, and tables of measured speed."""
+    if run.packed:
+        page.section("Packed", f"{key}-packed", 3)
+        rows = [[p["file"], p["bytes"], p.get("operations"), p.get("array bytes")] for p in run.packed]
+        page.table(("file", "bytes", "operations", "array bytes"), rows, "Packed files of this run")
+    for name, rows_ in run.speeds:
+        page.section(f"Measured speed: {name}", f"{key}-{name}", 3)
+        head = list(
+            dict.fromkeys(k for row in rows_ for k, v in row.items() if not isinstance(v, dict | list))
+        )
+        page.table(head, [[row.get(column) for column in head] for row in rows_], f"As measured: {name}")
+
+
+def _record(page: Page, run: RunView, key: str) -> None:
+    """The recipe and every start's environment."""
+    import yaml
+
+    from binaryduo.report.page import escape
+
+    if run.recipe:
+        page.section("Recipe", f"{key}-recipe", 3)
+        text = yaml.safe_dump(run.recipe, sort_keys=False)
+        page.raw(f'<details><summary>Every setting</summary><pre tabindex="0">{escape(text)}</pre></details>')
+    if run.starts:
+        page.section("Environment", f"{key}-environment", 3)
+        names = list(dict.fromkeys(name for start in run.starts for name in start if name != "command"))
+        head = ["what", *[f"start {number + 1}" for number in range(len(run.starts))]]
+        rows = [[name, *[_plain(start.get(name)) for start in run.starts]] for name in names]
+        page.table(head, rows, "Where and with what it ran, one column a start")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {v}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return value
