@@ -3,12 +3,10 @@
 import os
 from pathlib import Path
 
-from binaryduo.errors import BinaryDuoError, CheckpointError
+from binaryduo.errors import CheckpointError
 
 
-def write_synced(
-    path: Path, content: bytes, error: type[BinaryDuoError] = CheckpointError, hint: str = ""
-) -> None:
+def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     """Write a file so that it has, after any crash, either its old content or all of the new.
 
     The content goes to a file beside it, is synced to the disk and renamed into place.
@@ -19,7 +17,7 @@ def write_synced(
     ...     (Path(folder) / "a.txt").read_bytes()
     b'hello'
     """
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(path.name + ".part")
     try:
         with part.open("wb") as file:
             file.write(content)
@@ -33,6 +31,6 @@ def write_synced(
             os.close(folder)
     except OSError as problem:
         part.unlink(missing_ok=True)
-        raise error(
-            f"{path} could not be written ({problem.strerror}): what was there before is kept{hint}"
+        raise CheckpointError(
+            f"{path} could not be written ({problem.strerror}): nothing saved before is lost{hint}"
         ) from problem

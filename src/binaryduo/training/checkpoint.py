@@ -6,7 +6,6 @@ size and SHA-256 of the first. The JSON is renamed into place last, so it exists
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,10 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from binaryduo.errors import CheckpointError
+from binaryduo.files import write_synced
 
 KEEP = 2
+HINT = "; make room and continue with --resume"
 
 
 @dataclass(frozen=True)
@@ -30,35 +31,13 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def write_synced(path: Path, content: bytes) -> None:
-    """Write a file so that it has, after any crash, either its old content or all of the new."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"{path} could not be written ({error.strerror}): nothing saved before is lost; make room and "
-            "continue with --resume"
-        ) from error
-
-
 def write(folder: Path, name: str, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
     """Write one checkpoint; returns the JSON's path."""
     folder.mkdir(parents=True, exist_ok=True)
     content = save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
     header = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "state": state}
-    write_synced(folder / f"{name}.safetensors", content)
-    write_synced(folder / f"{name}.json", json.dumps(header, indent=1).encode())
+    write_synced(folder / f"{name}.safetensors", content, HINT)
+    write_synced(folder / f"{name}.json", json.dumps(header, indent=1).encode(), HINT)
     return folder / f"{name}.json"
 
 

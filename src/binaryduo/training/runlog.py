@@ -24,7 +24,7 @@ import torch
 
 import binaryduo
 from binaryduo.errors import ArgumentError, CheckpointError
-from binaryduo.training.checkpoint import write_synced
+from binaryduo.files import write_synced
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "safetensors", "pillow")
