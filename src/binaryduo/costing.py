@@ -14,6 +14,7 @@ from torch import nn
 from binaryduo import nn as bnn
 from binaryduo.graph import Analysis, analyse
 from binaryduo.operations import Kind
+from binaryduo.tracing import unwrap
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,9 @@ def cost(model: nn.Module, example_input: Any) -> Cost:
     >>> c.param_bits, c.macs, c.binary_macs, c.ops
     (1792, 544, 512, 40.0)
     """
+    model = unwrap(model)
+    if next(model.children(), None) is None:
+        model = nn.Sequential(model)  # a layer alone
     analysis = analyse(model, example_input)
     macs, binary = _operations(analysis)
     layers = []
@@ -124,7 +128,9 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
     """Each layer's multiply-accumulates for one image, and the layers whose multiplications are binary."""
     macs: dict[str, int] = {}
     binary: set[str] = set()
-    images = next((analysis.info[n].shape[0] for n in analysis.of_kind(Kind.INPUT)), 1)
+    images = next(
+        (analysis.info[n].shape[0] for n in analysis.of_kind(Kind.INPUT) if analysis.info[n].shape), 1
+    )
     for node in analysis.of_kind(Kind.LAYER, Kind.OTHER):
         if node.op != "call_module":
             continue

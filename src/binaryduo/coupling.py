@@ -76,7 +76,8 @@ def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topo
     if topology not in TOPOLOGIES:
         raise ArgumentError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {topology!r}")
     inputs = as_inputs(example_input)
-    if isinstance(getattr(unwrap(model), "coupling", None), Coupling):
+    model = unwrap(model)
+    if isinstance(getattr(model, "coupling", None), Coupling):
         raise GraphError(f"{type(model).__name__} is coupled already: couple the binary baseline instead")
     analysis = analyse(model, inputs)
     refuse_shared(analysis)
@@ -227,8 +228,9 @@ def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
         _resize_layer(analysis.module(node), widths.inputs(node), widths.width(node))
     for node in analysis.of_kind(Kind.NORM):
         _resize_norm(analysis.module(node), widths.width(node))
-    for node in analysis.of_kind(Kind.QUANT):
-        analysis.module(node).levels = levels  # type: ignore[assignment]
+    for module in analysis.model.modules():  # those that run in training only, too
+        if isinstance(module, bnn.QuantAct) and module.levels is not None:
+            module.levels = levels
     edits: list[tuple[fx.Node, int]] = []
     pads: list[tuple[fx.Node, list[Any]]] = []
     for node in analysis.of_kind(Kind.RESHAPE):

@@ -18,7 +18,7 @@ from torch import Tensor, fx, nn
 
 from binaryduo import nn as bnn
 from binaryduo.copies import ReplicateCopies, copied_batch_norm, shift_vector
-from binaryduo.equality import Decoupling, compare, output_float64, relative_difference
+from binaryduo.equality import Decoupling, compare, relative_difference
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.graph import Analysis, analyse, refuse_shared
 from binaryduo.layout import State, convert, plain, select
@@ -63,13 +63,16 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     model = unwrap(model)
     devices = sorted({x.get_device() for x in inputs if x.is_cuda})
     with torch.random.fork_rng(devices=devices):
-        _check(model, analyse(model, inputs))
+        analysis = analyse(model, inputs)
+        _check(model, analysis)
         problem: GraphError | None = None
         for rewrite in (False, True):
             # A forward() that looks at its modules (their class, their width), or keeps them in a list of its
             # own, does not see those that were swapped: then its graph takes its place.
             try:
-                return _verified(model, inputs, topology, rewrite)
+                if rewrite:
+                    analysis = analyse(model, inputs)  # the first attempt has used it up
+                return _verified(model, analysis, inputs, topology, rewrite)
             except GraphError as error:
                 problem = error
             except Exception as error:
@@ -79,19 +82,18 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     raise problem
 
 
-def _verified(model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool) -> nn.Module:
+def _verified(
+    model: nn.Module, analysis: Analysis, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
+) -> nn.Module:
     """The decoupled model, held against the coupled one in float64 and in its own precision."""
-    result, names = _transform(model, inputs, topology, rewrite)
+    result, names = _transform(analysis, topology, rewrite)
     exact = _difference_float64(model, inputs, topology, rewrite)
     comparison = compare(model, result, inputs, exact)
     result.decoupling = Decoupling(topology, names, comparison)  # type: ignore[assignment]
     return result
 
 
-def _transform(
-    model: nn.Module, inputs: tuple[Tensor, ...], topology: Topology, rewrite: bool
-) -> tuple[nn.Module, dict[str, str]]:
-    analysis = analyse(model, inputs)
+def _transform(analysis: Analysis, topology: Topology, rewrite: bool) -> tuple[nn.Module, dict[str, str]]:
     return _Rewriter(analysis, Planner(analysis, topology), topology, rewrite).run()
 
 
@@ -101,8 +103,9 @@ def _difference_float64(
     """Decouple once more in float64, where there is no rounding to speak of, and refuse any difference."""
     wide = copy.deepcopy(model).double()
     doubles = tuple(x.double() if x.is_floating_point() else x for x in inputs)
-    result, _ = _transform(wide, doubles, topology, rewrite)
-    difference = relative_difference(output_float64(wide, doubles), output_float64(result, doubles))
+    result, _ = _transform(analyse(wide, doubles), topology, rewrite)
+    with torch.no_grad():
+        difference = relative_difference(wide.eval()(*doubles), result.eval()(*doubles))
     if difference > EXACT and compare(wide, result, doubles, difference).flips == 0:
         raise GraphError(
             f"{type(model).__name__} cannot be decoupled: the result differs by {difference:.2g} in float64. "

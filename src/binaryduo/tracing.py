@@ -40,13 +40,15 @@ class Tracer(fx.Tracer):
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model itself where `torch.compile` has wrapped it.
+    """The model itself where `torch.compile` or a data-parallel wrapper is around it: wrap the result again.
 
-    >>> unwrap(nn.ReLU())
+    >>> unwrap(nn.DataParallel(nn.ReLU()))
     ReLU()
     """
     inner = getattr(model, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else model
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        inner = model.module
+    return unwrap(inner) if isinstance(inner, nn.Module) else model
 
 
 def copied(model: nn.Module) -> nn.Module:
