@@ -20,7 +20,9 @@ class MyNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(1, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), bd.nn.QuantAct())
+        self.stem = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), bd.nn.QuantAct()
+        )
         self.body = nn.Sequential(
             nn.Conv2d(32, 64, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(64), bd.nn.QuantAct()
         )

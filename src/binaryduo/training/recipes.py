@@ -58,9 +58,9 @@ RECIPES = {
             name="demo",
             data=Data(name="fashion-mnist-small"),
             model=Model(network="vgg7", width=0.25),
-            train=Stage(epochs=6, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
-            finetune=Stage(epochs=3, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
-            loop=Loop(batch=100, engine="eager"),
+            train=Stage(epochs=5, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+            finetune=Stage(epochs=2, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+            loop=Loop(batch=100),
         ),
     )
 }
