@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from binaryduo.search.local import Team, shares
 from binaryduo.search.results import collect, overhead, read_results
 from binaryduo.search.storage import database_url
 from binaryduo.search.worker import Worker
-from binaryduo.training import named
+from binaryduo.training import named, to_yaml
 from tests.search.small import RECIPE, completed, opened, small
 
 SRC = Path(__file__).parents[2] / "src"
@@ -27,9 +28,9 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")]))
 
 
-def _wait(condition: "object", seconds: float = 90) -> None:
+def _wait(condition: Callable[[], bool], seconds: float = 240) -> None:
     until = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.02)
 
@@ -42,9 +43,11 @@ def test_a_killed_workers_trial_is_run_again(tmp_path: Path) -> None:
     team = Team(tmp_path, database_url(tmp_path), 1, 1)
     team.start()
     folder = tmp_path / "trials" / "baseline" / "wd0.01-lr0.01-r0"
-    _wait(lambda: len(list((folder / "checkpoints").glob("step-*.json"))) > 1)  # an epoch was saved
-    team.processes[0].send_signal(signal.SIGKILL)
-    team.processes[0].wait()
+    try:
+        _wait(lambda: len(list((folder / "checkpoints").glob("step-*.json"))) > 1)  # an epoch was saved
+    finally:
+        team.processes[0].send_signal(signal.SIGKILL)
+        team.processes[0].wait()
     assert study.trials[0].state == TrialState.RUNNING  # nobody has noticed yet
     Worker(tmp_path, search, storage).run()
     assert completed(study) == ["wd0.01-lr0.01-r0", "wd0.01-lr0.02-r0"]
@@ -59,8 +62,6 @@ def test_a_killed_workers_trial_is_run_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_importable")
 def test_ctrl_c_leaves_a_search_that_the_same_command_continues(tmp_path: Path) -> None:
     recipe = tmp_path / "small.yaml"
-    from binaryduo.training import to_yaml
-
     recipe.write_text(to_yaml(RECIPE))
     out = tmp_path / "search"
     command = [sys.executable, "-m", "binaryduo", "search", "--recipe", str(recipe), "--out", str(out)]
@@ -68,15 +69,17 @@ def test_ctrl_c_leaves_a_search_that_the_same_command_continues(tmp_path: Path) 
     command += ["--set", "train.epochs=4", "--dashboard", "--port", "0"]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     trials = out / "trials" / "baseline"
-    _wait(lambda: trials.is_dir() and any(trials.glob("*/summary.json")))
-    first.send_signal(signal.SIGINT)
-    said, errors = first.communicate(timeout=60)
+    try:
+        _wait(lambda: trials.is_dir() and any(trials.glob("*/summary.json")))
+    finally:
+        first.send_signal(signal.SIGINT)
+        said, errors = first.communicate(timeout=120)
     assert first.returncode == 0, errors
     assert "the same command continues it" in said
     assert "optuna-dashboard: http://127.0.0.1:" in errors
     before = len([r for r in read_results(out)["cases"]["baseline"]["trials"] if r["state"] == "complete"])
     assert 1 <= before < 8
-    second = subprocess.run(command[:-3], capture_output=True, text=True, timeout=120)
+    second = subprocess.run(command[:-3], capture_output=True, text=True, timeout=240)
     assert second.returncode == 0, second.stderr
     results = read_results(out)
     rows = results["cases"]["baseline"]["trials"]

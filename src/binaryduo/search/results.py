@@ -187,15 +187,20 @@ def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
 
 
 def overhead(folder: Path) -> dict[str, float] | None:
-    """What the search itself cost: busy time of workers that was not training, as a share of training."""
+    """What the search itself cost: busy time of workers that was not training, as a share of training.
+
+    `later_percent` leaves out what each worker's first trial spends on reading the data and building the network.
+    """
     notes = [json.loads(path.read_text()) for path in sorted((folder / "workers").glob("*.json"))]
     training = sum(note["training_seconds"] for note in notes)
     if training <= 0:
         return None
     busy = sum(note["busy_seconds"] for note in notes)
+    start = sum(note.get("start_seconds", 0.0) for note in notes)
     return {
         "trials": sum(note["trials"] for note in notes),
         "training_seconds": round(training, 3),
         "busy_seconds": round(busy, 3),
         "overhead_percent": round(100 * (busy - training) / training, 3),
+        "later_percent": round(100 * (busy - start - training) / training, 3),
     }

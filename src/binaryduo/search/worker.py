@@ -44,7 +44,7 @@ class Worker:
         self.stopped = False
         self.parent = os.getppid()
         self.trials = 0
-        self.training_seconds = self.busy_seconds = 0.0
+        self.training_seconds = self.busy_seconds = self.start_seconds = 0.0
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
         self.stopped = True
@@ -103,6 +103,8 @@ class Worker:
 
     def _note(self, objective: Objective, seconds: float) -> None:
         """How much of this worker's time was training: the search's own cost is what is left."""
+        if self.trials == 0:  # reads the data and builds the network
+            self.start_seconds = seconds - objective.training_seconds
         self.trials += 1
         self.busy_seconds += seconds
         self.training_seconds += objective.training_seconds
@@ -111,6 +113,7 @@ class Worker:
             "trials": self.trials,
             "busy_seconds": round(self.busy_seconds, 3),
             "training_seconds": round(self.training_seconds, 3),
+            "start_seconds": round(self.start_seconds, 3),
         }
         path = self.folder / "workers" / f"{worker_name()}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
