@@ -9,7 +9,7 @@ from PIL import Image
 
 from binaryduo.report import experiments
 
-QUICK = ("table1_cited", "figure2_stes", "figure4_activations", "figure5_architectures")
+QUICK = ("table1_cited", "figure2_stes", "figure4_activations", "figure5_architectures", "algorithm1")
 TRAINED = (
     "figure1a_precision",
     "figure1b_width",

@@ -57,6 +57,8 @@ def reproduce(
     )
     if not names:
         item = chosen[0]
+        if item.command is not None:
+            raise ArgumentError(f"{item.title} is made by another verb: {item.command}")
         why = "its experiment is not here yet" if item.pending is None else item.pending
         raise ArgumentError(f"{item.title} cannot be reproduced: {why}")
     settings = experiments.module("_training").SETTINGS

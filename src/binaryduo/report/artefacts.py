@@ -15,7 +15,8 @@ class Artefact:
     """One artefact of the paper.
 
     `experiments` are the files that recompute it; a claim is judged on the verdicts whose setting begins with
-    `judged`. `command` is for what another verb of the command line draws; `pending` says why nothing does yet.
+    `judged`. `command` is another verb of the command line that makes it, `reduced` a search that shows how on a
+    far smaller setting; `pending` says why nothing makes it yet.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Artefact:
     experiments: tuple[str, ...] = ()
     judged: str = ""
     command: str | None = None
+    reduced: str | None = None
     pending: str | None = None
 
     @property
@@ -97,7 +99,8 @@ ARTEFACTS = (
         "Figure 6, left",
         "Over decay and rate: the best of coupled, decoupled and from scratch.",
         "89.69, 90.44, 88.93",
-        ("figure6_contours",),
+        command="binaryduo search --recipe vgg7-cifar10 --cases coupled,decoupled,scratch --metric best",
+        reduced="search_grid",
     ),
     Artefact(
         "figure6-right",
@@ -125,7 +128,8 @@ ARTEFACTS = (
         "appendix-a",
         "Appendix A",
         "Test accuracy over weight decay and learning rate, for each precision.",
-        experiments=("appendix_a_contours",),
+        command="binaryduo search --recipe vgg7-cifar10 --metric best "
+        "--cases baseline:full,baseline:16,baseline:8,baseline:4,baseline",
     ),
     Artefact(
         "appendix-b",

@@ -9,13 +9,13 @@ PALETTE = ("#3b82f6", "#e07b39", "#10a37f", "#c45ab3", "#b8860b", "#64748b")
 
 
 def _layout(title: str, x: str, y: str, **more: Any) -> Json:
-    axis = {"zeroline": False, "automargin": True}
+    axis = {"zeroline": False, "automargin": True, "exponentformat": "e"}
     return {
         "title": {"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},
         "xaxis": {**axis, "title": {"text": x}},
         "yaxis": {**axis, "title": {"text": y}},
         "margin": {"l": 50, "r": 14, "t": 46, "b": 50},
-        "legend": {"orientation": "h", "y": -0.25},
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
         "hovermode": "x unified",
         **more,
     }

@@ -54,8 +54,9 @@ class Page:
     def table(self, head: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
         """A table that can be sorted by every column; numbers are sorted as numbers."""
         cells = "".join(
-            f'<th scope="col" aria-sort="none"><button type="button">{escape(name)}</button></th>'
-            for name in head
+            f'<th scope="col" aria-sort="none"{_side([row[column] for row in rows])}>'
+            f'<button type="button">{escape(name)}</button></th>'
+            for column, name in enumerate(head)
         )
         body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
         self.parts.append(

@@ -3,6 +3,8 @@
 It is written from the registry and the committed results alone; a test writes it again and compares.
 """
 
+import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,9 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         if found.done < found.total:
             notes.append(f"{found.done} of {found.total} parts are done")
         pictures += sorted((root / name).glob("*.png"))
+    if artefact.reduced is not None and (root / artefact.reduced / "results.json").exists():
+        notes.append(_reduced(root / artefact.reduced / "results.json"))
+        pictures += sorted((root / artefact.reduced).glob("*.png"))
     relevant = [v.verdict for v in details if v.setting.startswith(artefact.judged)]
     verdict = next((v for v in ORDER if v in relevant), "not run")
     if artefact.pending is not None:
@@ -71,6 +76,23 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     return Line(
         artefact, verdict, ", ".join(profiles), "; ".join(n for n in numbers if n), details, pictures, notes
     )
+
+
+def _reduced(path: Path) -> str:
+    """The best of each case of a search on a far smaller setting, which is no check of the paper's numbers."""
+    found = json.loads(path.read_text())
+    recipe = found.get("search", {}).get("recipe", {})
+    model, stage = recipe.get("model", {}), recipe.get("train", {})
+    where = (
+        f"{model.get('network')} at width {model.get('width')} on {recipe.get('data', {}).get('name')}, "
+        f"{stage.get('epochs')} epochs"
+    )
+    best = [
+        f"{case['title']} {case['best']['mean']:.2f} (n {case['best']['n']})"
+        for case in found["cases"].values()
+        if case["best"] is not None
+    ]
+    return f"a reduced search ({where}), no check of the paper's numbers; the best of each grid: {', '.join(best)}"
 
 
 def lines(results: Path | None = None) -> list[Line]:
@@ -116,6 +138,4 @@ def _section(line: Line, docs: Path | None) -> str:
 
 
 def _relative(path: Path, docs: Path) -> str:
-    import os
-
     return Path(os.path.relpath(path, docs)).as_posix()

@@ -11,10 +11,10 @@
   const colours = () => {
     const style = getComputedStyle(root);
     const of = (name) => style.getPropertyValue(name).trim();
-    const axis = { gridcolor: of("--line"), linecolor: of("--line"), tickcolor: of("--line") };
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", "font.color": of("--ink"),
-      "xaxis.gridcolor": axis.gridcolor, "yaxis.gridcolor": axis.gridcolor,
+      "xaxis.gridcolor": of("--line"), "yaxis.gridcolor": of("--line"),
+      "modebar.bgcolor": "rgba(0,0,0,0)", "modebar.color": of("--soft"), "modebar.activecolor": of("--link"),
       "hoverlabel.bgcolor": of("--ground"), "hoverlabel.font.color": of("--ink"),
     };
   };
@@ -62,7 +62,9 @@
   });
 
   // --- plots
-  const options = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+  const narrow = window.innerWidth < 600;  // there the buttons would hide the title; fingers can zoom without them
+  const options = { responsive: true, displaylogo: false, displayModeBar: narrow ? false : "hover",
+    modeBarButtonsToRemove: ["lasso2d", "select2d"] };
   plots().forEach((plot, number) => {
     const figure = figures[number];
     Plotly.newPlot(plot, figure.data, figure.layout, options);
