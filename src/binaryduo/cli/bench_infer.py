@@ -34,7 +34,11 @@ def infer(
 
     try:
         counts = [int(t) for t in threads.split(",")]
-        wanted = [] if networks == "none" else [(n, int(b)) for n, b in (x.split(":") for x in networks.split(","))]
+        wanted = (
+            []
+            if networks == "none"
+            else [(n, int(b)) for n, b in (x.split(":") for x in networks.split(","))]
+        )
     except ValueError:
         raise ArgumentError("give --threads as 1,2 and --networks as resnet18:1,vgg7:256") from None
     results: list[Measured] = []
@@ -77,7 +81,9 @@ def _show(measured: "Measured") -> None:
         time = f"{1e3 * seconds:.3f} ms"
         speed = [f"{measured.products / seconds / 1e9:.0f}"] if measured.products and seconds else []
         table.add_row(name, time, f"{measured.ratio(name):.2f}", *speed)
-    for name, why in measured.absent.items():
+    for name in measured.absent:
         table.add_row(name, "not run", "", *([""] if measured.products else []))
-        table.caption = "\n".join(f"{n}: {w}" for n, w in measured.absent.items())
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for name, why in measured.absent.items():
+        console.print(f"{name}: {why}", highlight=False)

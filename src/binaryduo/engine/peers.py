@@ -5,6 +5,7 @@ printed: a peer that is not installed is named, never left out silently. Nothing
 """
 
 import tempfile
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,12 @@ def _our_chain(channels: int, size: int, layers: int, threads: int) -> Call:
         weights = binary_weights(rng.normal(size=(channels, channels, 3, 3)))
         thresholds = rng.integers(-40, 40, channels).astype(np.int32)
         op = Op(f"conv{i}", Code.BINARY_CONV, i + 1, out_bits=i + 2, kernel=(3, 3), padding=(1, 1))
-        op.channels, op.flags, op.weights, op.threshold = channels, Flag.INTEGER_THRESHOLD, weights, thresholds
+        op.channels, op.flags, op.weights, op.threshold = (
+            channels,
+            Flag.INTEGER_THRESHOLD,
+            weights,
+            thresholds,
+        )
         program.ops.append(op)
     program.tensors.append(Tensor("output", Kind.FLOAT, channels, 1, 1))
     # A tiny last operation: an output is float by definition.
@@ -87,10 +93,12 @@ def torch_int8_layer(channels: int, size: int, threads: int) -> Candidate:
         from torch.ao.nn import quantized
 
         torch.backends.quantized.engine = "fbgemm"
-        conv = quantized.Conv2d(channels, channels, 3, padding=1, bias=False)
-        x = torch.randn(1, channels, size, size).contiguous(memory_format=torch.channels_last)
-        q = torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)
-        conv(q)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch announces that it will drop them
+            conv = quantized.Conv2d(channels, channels, 3, padding=1, bias=False)
+            x = torch.randn(1, channels, size, size).contiguous(memory_format=torch.channels_last)
+            q = torch.quantize_per_tensor(x, 0.05, 64, torch.quint8)
+            conv(q)
     except (ImportError, RuntimeError, AttributeError) as error:
         raise Absent(f"not in this build ({error})") from error
     return Candidate("PyTorch int8", _torch_call(conv, q, threads))
@@ -123,7 +131,9 @@ def onnx_layer(channels: int, size: int, threads: int, int8: bool) -> Candidate:
             "xs": np.float32(0.05), "xz": np.uint8(64), "w": (weights * 30).clip(-127, 127).astype(np.int8),
             "ws": np.float32(0.01), "wz": np.int8(0), "ys": np.float32(0.5), "yz": np.uint8(128),
         }  # fmt: skip
-        node = helper.make_node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"], **kernel)
+        node = helper.make_node(
+            "QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"], **kernel
+        )
         x = rng.integers(0, 255, shape).astype(np.uint8)
     else:
         values = {"w": weights.astype(np.float32)}
@@ -161,7 +171,7 @@ def openvino_binary_layer(channels: int, size: int, threads: int) -> Candidate:
         ops.fake_quantize(x, low, low, *ends, 2), openvino.op.Constant(kernel), [1, 1], [1, 1], [1, 1], [1, 1],
         "xnor-popcount", 0.0, "explicit",
     )  # fmt: skip
-    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERF_COUNT": True}
+    settings = _openvino_settings(threads) | {"PERF_COUNT": True}
     compiled = openvino.Core().compile_model(openvino.Model([out], [x], "layer"), "CPU", settings)
     request = compiled.create_infer_request()
     image = rng.normal(size=(1, channels, size, size)).astype(np.float32)
@@ -186,12 +196,17 @@ def openvino_layer(channels: int, size: int, threads: int) -> Candidate:
 
 def _openvino_call(model: Any, threads: int) -> Call:
     openvino: Any = _need("openvino")
-    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
-    compiled = openvino.Core().compile_model(model, "CPU", settings)
+    compiled = openvino.Core().compile_model(model, "CPU", _openvino_settings(threads))
     request = compiled.create_infer_request()
     shape = compiled.input(0).shape
     image = np.random.default_rng(0).normal(size=tuple(shape)).astype(np.float32)
     return lambda: request.infer([image], share_inputs=True)
+
+
+def _openvino_settings(threads: int) -> dict[str, Any]:
+    # Without pinning: a core that other programs use as well would hold the whole engine up.
+    exact = {"INFERENCE_PRECISION_HINT": "f32", "ENABLE_CPU_PINNING": False}
+    return {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, **exact}
 
 
 def larq_layer(channels: int, size: int, threads: int) -> Candidate:
@@ -248,7 +263,9 @@ class Networks:
         import torch
 
         x = self.images.to(memory_format=torch.channels_last)
-        return Candidate("PyTorch fp32", _torch_call(self.full.to(memory_format=torch.channels_last), x, threads))
+        return Candidate(
+            "PyTorch fp32", _torch_call(self.full.to(memory_format=torch.channels_last), x, threads)
+        )
 
     def onnx_file(self) -> Path:
         _need("onnxruntime")
