@@ -20,7 +20,7 @@
 
 #include "epilogue.h"
 
-constexpr size_t kTile = 24;  // groups of kPixels in one item
+constexpr size_t kTile = 32;  // most groups of kPixels in one item
 
 template <typename Policy>
 size_t groups_of(const ConvShape& s) {
@@ -92,9 +92,13 @@ void prepare_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_t* 
     Policy::prepare(scratch, bytes, shift, out);
 }
 
+// Tiles as equal as can be: a small last one would expand the weights for few pixels.
+inline size_t tiles_of(size_t groups) { return (groups + kTile - 1) / kTile; }
+inline size_t tile_of(size_t groups) { return (groups + tiles_of(groups) - 1) / tiles_of(groups); }
+
 template <typename Policy>
 size_t binary_items(const ConvShape& s) {
-    return channel_items<Policy>(s) * ((groups_of<Policy>(s) + kTile - 1) / kTile);
+    return channel_items<Policy>(s) * tiles_of(groups_of<Policy>(s));
 }
 
 inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row, size_t x) {
@@ -106,8 +110,9 @@ inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row
 template <typename Policy>
 void binary_item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts, const uint8_t* weights,
                  const Epilogue& e, size_t item, uint8_t* scratch) {
-    const size_t all_groups = groups_of<Policy>(s), tiles = (all_groups + kTile - 1) / kTile;
-    const size_t first_group = item % tiles * kTile, groups = std::min(kTile, all_groups - first_group);
+    const size_t all_groups = groups_of<Policy>(s), tiles = tiles_of(all_groups), tile = tile_of(all_groups);
+    const size_t first_group = std::min(item % tiles * tile, all_groups);
+    const size_t groups = std::min(tile, all_groups - first_group);
     const size_t first_channel = item / tiles * 32 * Policy::kBlocks;
     const size_t channels = std::min(s.channels - first_channel, 32 * Policy::kBlocks);
     const size_t blocks = (channels + 31) / 32, lanes = blocks * 32;

@@ -6,8 +6,10 @@ and a one-bit layer's weights are stored as sign · scale. The batch size stays 
 
 import copy
 import io
+import logging
 import warnings
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +58,7 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     if len(example) == 1:  # the exporter would take a batch of one for a constant
         example = torch.cat([example, example])
     batch = torch.export.Dim("batch", min=1)
-    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        warnings.simplefilter("ignore")  # of the exporter's own making
+    with _quiet():
         program = torch.onnx.export(
             plain,
             (example,),
@@ -70,6 +71,20 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
         )
     assert program is not None
     program.save(str(path))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's talk of packages that are not needed here, and of its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def standard_modules(model: nn.Module) -> nn.Module:

@@ -1,0 +1,97 @@
+"""Speed of the engine beside its peers, in one run: rounds in which every candidate has its turn.
+
+What disturbs one round disturbs all candidates in it; each candidate's best round counts.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from binaryduo.engine.peers import Absent, Candidate
+
+SHAPES = ((64, 56), (128, 28), (256, 14), (512, 7))
+
+
+@dataclass
+class Measured:
+    """The best times of one comparison, in seconds, and what was not there."""
+
+    title: str
+    threads: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    products: float = 0  # multiply-accumulates of one call, where that means something
+
+    def ratio(self, peer: str) -> float:
+        """How many times as long the peer takes.
+
+        >>> Measured("", 1, {"binaryduo": 1.0, "other": 8.0}).ratio("other")
+        8.0
+        """
+        return self.seconds[peer] / self.seconds["binaryduo"]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "title": self.title,
+            "threads": self.threads,
+            "milliseconds": {k: round(1e3 * v, 4) for k, v in self.seconds.items()},
+            "ratios": {k: round(self.ratio(k), 2) for k in self.seconds if k != "binaryduo"},
+            "absent": self.absent,
+        }
+
+
+def compare(
+    title: str,
+    makers: dict[str, Callable[[], Candidate]],
+    threads: int,
+    rounds: int = 12,
+    budget: float = 0.05,
+) -> Measured:
+    """Time all candidates in turn, `rounds` times; a round of one lasts about `budget` seconds."""
+    result = Measured(title, threads)
+    candidates: dict[str, Candidate] = {}
+    for name, make in makers.items():
+        try:
+            candidates[name] = make()
+            candidates[name].call()
+        except Absent as error:
+            result.absent[name] = str(error)
+    for _ in range(rounds):
+        for name, candidate in candidates.items():
+            seconds = _seconds(candidate, budget)
+            result.seconds[name] = min(seconds, result.seconds.get(name, seconds))
+    return result
+
+
+def _seconds(candidate: Candidate, budget: float) -> float:
+    if candidate.base is not None:
+        rest = _seconds(candidate.base, budget / 4)
+        long = _best(candidate.call, budget)
+        return max(long - rest, 0.0) / candidate.repeats
+    if candidate.seconds is not None:
+        return min(candidate.seconds() for _ in _turns(budget))
+    return _best(candidate.call, budget)
+
+
+def _best(call: Callable[[], object], budget: float) -> float:
+    best = float("inf")
+    for _ in _turns(budget):
+        start = time.perf_counter()
+        call()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _turns(budget: float) -> Iterator[int]:
+    """At least two turns, and more until the budget is used up."""
+    end, count = time.perf_counter() + budget, 0
+    while count < 2 or time.perf_counter() < end:
+        yield count
+        count += 1
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
