@@ -30,7 +30,7 @@ def _programs() -> Path | None:
             return None
         for command in (["update"], ["install", "-y", "--no-install-recommends", "postgresql"]):
             subprocess.run(
-                ["apt-get", "-qq", *command],
+                ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120", *command],
                 env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
                 capture_output=True,
                 check=False,
