@@ -119,13 +119,6 @@ def relative_difference(a: Any, b: Any) -> float:
     return worst
 
 
-def output_float64(model: nn.Module, inputs: tuple[Tensor, ...]) -> Any:
-    """The output of a float64 copy of the model in evaluation mode."""
-    wide = copy.deepcopy(model).double().eval()
-    with torch.no_grad():
-        return wide(*[x.double() if x.is_floating_point() else x for x in inputs])
-
-
 def _changed(a: Any, b: Any) -> int:
     if isinstance(a, Tensor) and a.dim() == 2 and a.shape == b.shape:
         return int((a.argmax(1) != b.argmax(1)).sum())
