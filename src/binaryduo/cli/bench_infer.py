@@ -29,7 +29,8 @@ def infer(
     import tempfile
 
     from binaryduo.engine import benchmark
-    from binaryduo.engine.peers import LAYER_MAKERS, Networks
+    from binaryduo.engine.peer_networks import Networks
+    from binaryduo.engine.peers import LAYER_MAKERS
     from binaryduo.errors import ArgumentError
 
     try:

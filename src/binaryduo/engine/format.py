@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from binaryduo.engine.program import CONVOLUTIONS, WITH_EPILOGUE, Array, Code, Flag, Kind, Op, Program, Tensor
 from binaryduo.errors import PackedFormatError
+from binaryduo.files import write_synced
 
 MAGIC = b"\x89DUO\r\n\x1a\n"
 VERSION = 1
@@ -55,7 +56,7 @@ def to_bytes(program: Program) -> bytes:
 def write(program: Program, path: str | Path) -> int:
     """Write the file of a program; returns its size in bytes."""
     content = to_bytes(program)
-    Path(path).write_bytes(content)
+    write_synced(Path(path), content)
     return len(content)
 
 

@@ -14,6 +14,7 @@ from binaryduo.engine import verify
 from binaryduo.engine.program import Program
 from binaryduo.engine.visiting import lower
 from binaryduo.errors import ArgumentError
+from binaryduo.files import write_synced
 from binaryduo.graph import as_inputs, run_shapes, trace
 
 RANDOM_IMAGES = 1
@@ -79,7 +80,7 @@ def pack(
         checked.close += found.close
         verify.check_native(program, _trace_native(content, sample.numpy()))
     path = Path(path)
-    path.write_bytes(content)
+    write_synced(path, content)
     packed = Packed(path, len(content), _model_bytes(work), checked)
     if verbose:
         print(packed)

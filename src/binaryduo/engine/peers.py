@@ -4,11 +4,10 @@ A `Candidate` is something to be timed. A maker returns one, or raises `Absent` 
 printed: a peer that is not installed is named, never left out silently. Nothing is imported until asked for.
 """
 
-import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -80,9 +79,10 @@ def torch_layer(channels: int, size: int, threads: int) -> Candidate:
     """PyTorch's float convolution, channels last."""
     import torch
 
-    conv = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False).to(memory_format=torch.channels_last)
+    conv: Any = torch.nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+    conv = conv.to(memory_format=torch.channels_last)
     x = torch.randn(1, channels, size, size).to(memory_format=torch.channels_last)
-    return Candidate("PyTorch fp32", _torch_call(conv.eval(), x, threads))
+    return Candidate("PyTorch fp32", torch_call(conv.eval(), x, threads))
 
 
 def torch_int8_layer(channels: int, size: int, threads: int) -> Candidate:
@@ -90,7 +90,7 @@ def torch_int8_layer(channels: int, size: int, threads: int) -> Candidate:
     import torch
 
     try:
-        from torch.ao.nn import quantized
+        quantized: Any = import_module("torch.ao.nn.quantized")
 
         torch.backends.quantized.engine = "fbgemm"
         with warnings.catch_warnings():
@@ -101,10 +101,11 @@ def torch_int8_layer(channels: int, size: int, threads: int) -> Candidate:
             conv(q)
     except (ImportError, RuntimeError, AttributeError) as error:
         raise Absent(f"not in this build ({error})") from error
-    return Candidate("PyTorch int8", _torch_call(conv, q, threads))
+    return Candidate("PyTorch int8", torch_call(conv, q, threads))
 
 
-def _torch_call(module: Any, x: Any, threads: int) -> Call:
+def torch_call(module: Any, x: Any, threads: int) -> Call:
+    """A call of a PyTorch module with that many threads."""
     import torch
 
     def call() -> object:
@@ -118,8 +119,8 @@ def _torch_call(module: Any, x: Any, threads: int) -> Call:
 
 def onnx_layer(channels: int, size: int, threads: int, int8: bool) -> Candidate:
     """ONNX Runtime's Conv, or its QLinearConv with unsigned activations and signed weights."""
-    onnx: Any = _need("onnx")
-    _need("onnxruntime")
+    onnx: Any = need("onnx")
+    need("onnxruntime")
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     rng = np.random.default_rng(0)
     shape = [1, channels, size, size]
@@ -144,11 +145,12 @@ def onnx_layer(channels: int, size: int, threads: int, int8: bool) -> Candidate:
     graph = helper.make_graph([node], "layer", ends[:1], ends[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     name = "ONNX Runtime int8" if int8 else "ONNX Runtime fp32"
-    return Candidate(name, _onnx_call(model.SerializeToString(), x, threads))
+    return Candidate(name, onnx_call(model.SerializeToString(), x, threads))
 
 
-def _onnx_call(model: "bytes | str", x: Any, threads: int) -> Call:
-    runtime: Any = _need("onnxruntime")
+def onnx_call(model: "bytes | str", x: Any, threads: int) -> Call:
+    """A call of an ONNX model, given as bytes or by its path."""
+    runtime: Any = need("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
@@ -159,8 +161,8 @@ def _onnx_call(model: "bytes | str", x: Any, threads: int) -> Call:
 
 def openvino_binary_layer(channels: int, size: int, threads: int) -> Candidate:
     """OpenVINO's BinaryConvolution, by its own clock: the node alone, bits in, without its thresholds."""
-    openvino: Any = _need("openvino")
-    ops: Any = _need("openvino.opset8")
+    openvino: Any = need("openvino")
+    ops: Any = need("openvino.opset8")
     rng = np.random.default_rng(0)
     x = ops.parameter([1, channels, size, size], np.float32)
     low = ops.constant(rng.normal(size=(1, channels, 1, 1)).astype(np.float32))
@@ -186,16 +188,17 @@ def openvino_binary_layer(channels: int, size: int, threads: int) -> Candidate:
 
 def openvino_layer(channels: int, size: int, threads: int) -> Candidate:
     """OpenVINO's float convolution."""
-    openvino: Any = _need("openvino")
-    ops: Any = _need("openvino.opset8")
+    openvino: Any = need("openvino")
+    ops: Any = need("openvino.opset8")
     x = ops.parameter([1, channels, size, size], np.float32)
     weights = np.random.default_rng(0).normal(size=(channels, channels, 3, 3)).astype(np.float32)
     out = ops.convolution(x, ops.constant(weights), [1, 1], [1, 1], [1, 1], [1, 1])
-    return Candidate("OpenVINO fp32", _openvino_call(openvino.Model([out], [x], "layer"), threads))
+    return Candidate("OpenVINO fp32", openvino_call(openvino.Model([out], [x], "layer"), threads))
 
 
-def _openvino_call(model: Any, threads: int) -> Call:
-    openvino: Any = _need("openvino")
+def openvino_call(model: Any, threads: int) -> Call:
+    """A call of an OpenVINO model whose shapes are fixed."""
+    openvino: Any = need("openvino")
     compiled = openvino.Core().compile_model(model, "CPU", _openvino_settings(threads))
     request = compiled.create_infer_request()
     shape = compiled.input(0).shape
@@ -232,99 +235,8 @@ LAYER_MAKERS: dict[str, Callable[[int, int, int], Candidate]] = {
 }
 
 
-# --- whole networks ---------------------------------------------------------------------------------------
-
-
-class Networks:
-    """One network's files: ours with binary activations, the peers' in full precision; made once."""
-
-    def __init__(self, name: str, batch: int, folder: Path) -> None:
-        import torch
-
-        from binaryduo import models
-        from binaryduo.engine.pack import pack
-
-        torch.manual_seed(0)
-        self.name, self.folder = name, folder
-        example = models.example_input(name)
-        binary = models.build(name, variant="decoupled", weight_bits=1).eval()
-        self.packed = pack(binary, example, folder / f"{name}.duo", verbose=False).path
-        self.full = models.build(name, variant="baseline", levels=None, weight_bits=32).eval()
-        self.images = torch.randn(batch, *example.shape[1:])
-        self._onnx: Path | None = None
-
-    def ours(self, threads: int) -> Candidate:
-        from binaryduo.engine.runtime import load
-
-        model, images = load(self.packed, threads), self.images.numpy()
-        return Candidate("binaryduo", lambda: model(images))
-
-    def torch(self, threads: int) -> Candidate:
-        import torch
-
-        x = self.images.to(memory_format=torch.channels_last)
-        return Candidate(
-            "PyTorch fp32", _torch_call(self.full.to(memory_format=torch.channels_last), x, threads)
-        )
-
-    def onnx_file(self) -> Path:
-        _need("onnxruntime")
-        if self._onnx is None:
-            from binaryduo.engine.onnx import export_onnx
-
-            self._onnx = self.folder / f"{self.name}.onnx"
-            export_onnx(self.full, self.images[:1], self._onnx)
-        return self._onnx
-
-    def onnx(self, threads: int) -> Candidate:
-        return Candidate("ONNX Runtime fp32", _onnx_call(str(self.onnx_file()), self.images.numpy(), threads))
-
-    def onnx_int8(self, threads: int) -> Candidate:
-        path = self.folder / f"{self.name}-int8.onnx"
-        if not path.exists():
-            _quantize(self.onnx_file(), path, self.images[:4].numpy())
-        return Candidate("ONNX Runtime int8", _onnx_call(str(path), self.images.numpy(), threads))
-
-    def openvino(self, threads: int) -> Candidate:
-        openvino: Any = _need("openvino")
-        model = openvino.Core().read_model(str(self.onnx_file()))
-        model.reshape(list(self.images.shape))
-        return Candidate("OpenVINO fp32", _openvino_call(model, threads))
-
-    def makers(self) -> dict[str, Callable[[int], Candidate]]:
-        return {
-            "binaryduo": self.ours,
-            "PyTorch fp32": self.torch,
-            "ONNX Runtime fp32": self.onnx,
-            "ONNX Runtime int8": self.onnx_int8,
-            "OpenVINO fp32": self.openvino,
-        }
-
-
-def _quantize(source: Path, target: Path, images: Any) -> None:
-    """ONNX Runtime's own static quantization: unsigned activations, signed weights a channel."""
-    quantization: Any = _need("onnxruntime.quantization")
-
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.left = [images[i : i + 1] for i in range(len(images))]
-
-        def get_next(self) -> dict[str, Any] | None:
-            return {"images": self.left.pop()} if self.left else None
-
-    with tempfile.TemporaryDirectory() as folder:
-        ready = Path(folder) / "ready.onnx"
-        quantization.quant_pre_process(str(source), str(ready), skip_symbolic_shape=True)
-        quantization.quantize_static(
-            str(ready), str(target), Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
-            activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
-            reduce_range=True,
-        )  # fmt: skip
-
-
-def _need(name: str) -> Any:
-    from importlib import import_module
-
+def need(name: str) -> Any:
+    """The module of that name; raises Absent where it is not installed."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
