@@ -1,23 +1,26 @@
 """Worker processes: one is killed, a search is stopped by Ctrl-C, and nothing is lost or done twice."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
 
-from binaryduo.search.local import Team, shares
+from binaryduo.search.dashboard import start_dashboard
+from binaryduo.search.local import Team, run_search, shares
 from binaryduo.search.results import collect, overhead, read_results
+from binaryduo.search.spec import search_to_yaml
 from binaryduo.search.storage import database_url
-from binaryduo.search.worker import Worker
-from binaryduo.training import named, to_yaml
-from tests.search.small import RECIPE, completed, opened, small
+from binaryduo.training import named
+from tests.search.small import completed, opened, small
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -38,18 +41,21 @@ def _wait(condition: Callable[[], bool], seconds: float = 240) -> None:
 @pytest.mark.usefixtures("_importable")
 def test_a_killed_workers_trial_is_run_again(tmp_path: Path) -> None:
     search = small(["train.epochs=8"], lr="0.01,0.02")
-    storage, studies = opened(search, tmp_path)
+    _, studies = opened(search, tmp_path)
     study = studies["baseline"]
     team = Team(tmp_path, database_url(tmp_path), 1, 1)
     team.start()
     folder = tmp_path / "trials" / "baseline" / "wd0.01-lr0.01-r0"
     try:
         _wait(lambda: len(list((folder / "checkpoints").glob("step-*.json"))) > 1)  # an epoch was saved
+        killed = team.processes[0]
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert study.trials[0].state == TrialState.RUNNING  # nobody has noticed yet
+        team.replace_dead(done=0)
+        _wait(lambda: not team.alive())
     finally:
-        team.processes[0].send_signal(signal.SIGKILL)
-        team.processes[0].wait()
-    assert study.trials[0].state == TrialState.RUNNING  # nobody has noticed yet
-    Worker(tmp_path, search, storage).run()
+        team.stop()
     assert completed(study) == ["wd0.01-lr0.01-r0", "wd0.01-lr0.02-r0"]
     assert study.trials[0].state == TrialState.FAIL
     assert [t.params for t in study.trials].count(study.trials[0].params) == 2
@@ -60,14 +66,15 @@ def test_a_killed_workers_trial_is_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_importable")
-def test_ctrl_c_leaves_a_search_that_the_same_command_continues(tmp_path: Path) -> None:
-    recipe = tmp_path / "small.yaml"
-    recipe.write_text(to_yaml(RECIPE))
+def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "search"
-    command = [sys.executable, "-m", "binaryduo", "search", "--recipe", str(recipe), "--out", str(out)]
-    command += ["--weight-decay", "0.01,0.1", "--lr", "0.003:0.03:2", "--repeats", "2", "--workers", "1"]
-    command += ["--set", "train.epochs=4", "--dashboard", "--port", "0"]
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    search = small(["train.epochs=4"], weight_decay="0.01,0.1", lr="0.003,0.03")
+    file = tmp_path / "search.yaml"
+    file.write_text(search_to_yaml(search))
+    command = [sys.executable, "-m", "binaryduo", "search", "--file", str(file), "--out", str(out)]
+    first = subprocess.Popen(
+        [*command, "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     trials = out / "trials" / "baseline"
     try:
         _wait(lambda: trials.is_dir() and any(trials.glob("*/summary.json")))
@@ -76,33 +83,35 @@ def test_ctrl_c_leaves_a_search_that_the_same_command_continues(tmp_path: Path) 
         said, errors = first.communicate(timeout=120)
     assert first.returncode == 0, errors
     assert "the same command continues it" in said
-    assert "optuna-dashboard: http://127.0.0.1:" in errors
-    before = len([r for r in read_results(out)["cases"]["baseline"]["trials"] if r["state"] == "complete"])
-    assert 1 <= before < 8
-    second = subprocess.run(command[:-3], capture_output=True, text=True, timeout=240)
-    assert second.returncode == 0, second.stderr
-    results = read_results(out)
+    before = [row for row in read_results(out)["cases"]["baseline"]["trials"] if row["state"] == "complete"]
+    assert 1 <= len(before) < 4
+    results = run_search(search, out, workers=1)  # what the same command does
     rows = results["cases"]["baseline"]["trials"]
-    assert len(rows) == 8
-    assert {row["state"] for row in rows} == {"complete"}
-    best = named(str(out / "best-baseline.yaml"))
-    assert best.train.lr == results["cases"]["baseline"]["best"]["lr"]
+    assert [row["state"] for row in rows] == ["complete"] * 4
+    assert all(row in rows for row in before)  # what was done was not done again
+    assert named(str(out / "best-baseline.yaml")).train.lr == results["cases"]["baseline"]["best"]["lr"]
     assert (out / "contour-baseline.png").read_bytes().startswith(b"\x89PNG")
     cost = overhead(out)
     assert cost is not None
-    assert cost["trials"] >= 8
+    assert cost["trials"] >= 4
 
 
-@pytest.mark.usefixtures("_importable")
-def test_workers_that_cannot_work_end_the_search(tmp_path: Path) -> None:
-    """A data set that is not there fails each trial with its reason, not the search."""
-    from binaryduo.search import run_search
+def test_the_dashboard_answers(tmp_path: Path) -> None:
+    opened(small(), tmp_path)
+    server, address = start_dashboard(database_url(tmp_path), 0, tmp_path / "log")
+    found: list[bytes] = []
 
-    search = small(["data.name=imagenet", "data.root=nowhere"], lr="0.01")
-    results = run_search(search, tmp_path, workers=1)
-    (row,) = results["cases"]["baseline"]["trials"]
-    assert row["state"] == "failed"
-    assert "nowhere" in row["reason"]
+    def answers() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(address + "api/studies") as page:
+            found.append(page.read())
+        return bool(found)
+
+    try:
+        _wait(answers)
+    finally:
+        server.terminate()
+        server.wait()
+    assert b"small/baseline" in found[0]
 
 
 def test_shares_and_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,9 +79,14 @@ def search(
     settings as recipes for `train` and `duo`. Further machines join with the same command and
     the same --storage.
     """
+    import binaryduo.search
+
+    # Names the extra that is missing, where the imports below would fail with a traceback.
+    run_search = binaryduo.search.run_search
+
     from rich.console import Console
 
-    from binaryduo.search import local
+    from binaryduo.search.local import SearchStopped, open_search
     from binaryduo.search.outcome import write_outcome
     from binaryduo.search.results import collect
     from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
@@ -111,16 +116,16 @@ def search(
         return
     folder = _default(wanted.name) if out is None else out
     if only_results:
-        opened, studies = local.open_search(wanted, folder, storage)
+        opened, studies = open_search(wanted, folder, storage)
         results = collect(wanted, studies)
         write_outcome(results, folder)
         opened.engine.dispose()
     else:
         try:
-            results = local.run_search(
+            results = run_search(
                 wanted, folder, storage, workers, threads, port if dashboard else None, retry_failed
             )
-        except local.SearchStopped as stopped:
+        except SearchStopped as stopped:
             print(stopped)
             raise typer.Exit(0) from None
     Console().print(best_table(results))

@@ -6,7 +6,6 @@ from typing import Any
 
 from binaryduo.files import write_synced
 from binaryduo.search.cases import parse_case
-from binaryduo.search.pictures import draw_comparison, draw_contours
 from binaryduo.search.results import overhead, recipe_of
 from binaryduo.search.tables import markdown
 from binaryduo.training.recipe import to_yaml
@@ -26,6 +25,8 @@ def write_outcome(results: dict[str, Any], folder: Path) -> list[Path]:
 
 def draw(results: dict[str, Any], folder: Path) -> list[Path]:
     """All pictures of a search from its JSON."""
+    from binaryduo.search.pictures import draw_comparison, draw_contours
+
     finished = [name for name, case in results["cases"].items() if case["best"]]
     if not finished:
         return []
