@@ -265,6 +265,22 @@ def compare(claim: str, high: Sequence[Row], low: Sequence[Row], names: tuple[st
     return Verdict(claim, setting(high[0]), verdict, evidence)
 
 
+def compare_all(groups: dict[str, list[Row]], pairs: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+    """One verdict for each (more accurate group, less accurate group, claim)."""
+    return [compare(claim, groups[high], groups[low], (high, low)) for high, low, claim in pairs]
+
+
+def numbers_of(groups: dict[str, list[Row]]) -> str:
+    """Last and best accuracy of every group that has rows."""
+    return "; ".join(f"{name}: {both(some)}" for name, some in groups.items() if some)
+
+
+def longer(profile: str) -> int:
+    """Epochs to add to a single stage, so that it is trained as long as two; none in the paper's setting."""
+    second = base(profile).finetune
+    return 0 if profile == "paper" or second is None else second.epochs
+
+
 def setting(row: Row) -> str:
     """The reduced setting that stands beside every number."""
     return f"{row['network']} at width {row['width']:g} on {row['data']}, {row['epochs']:g} epochs"

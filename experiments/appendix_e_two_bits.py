@@ -36,7 +36,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def numbers(rows: list[Row]) -> str:
-    return "; ".join(f"{name}: {t.both(some)}" for name, some in groups(rows).items() if some)
+    return t.numbers_of(groups(rows))
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

@@ -12,8 +12,7 @@ from _pictures import bars
 
 
 def units(profile: str) -> list[Unit]:
-    second = t.base(profile).finetune
-    longer = 0 if profile == "paper" or second is None else second.epochs
+    longer = t.longer(profile)
     out = []
     for seed in t.SEEDS:
         out += [
@@ -35,18 +34,17 @@ def groups(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    by = groups(rows)
     pairs = (
         ("coupled", "coupled Q", "Q's coupled network, smaller, is below BinaryDuo's"),
         ("decoupled Q", "coupled Q", "fine-tuning improves on Q's coupled network"),
         ("decoupled", "decoupled Q", "BinaryDuo-Q stays below BinaryDuo"),
         ("decoupled Q", "baseline", "BinaryDuo-Q beats the baseline"),
     )
-    return [t.compare(claim, by[high], by[low], (high, low)) for high, low, claim in pairs]
+    return t.compare_all(groups(rows), pairs)
 
 
 def numbers(rows: list[Row]) -> str:
-    return "; ".join(f"{name}: {t.both(some)}" for name, some in groups(rows).items() if some)
+    return t.numbers_of(groups(rows))
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

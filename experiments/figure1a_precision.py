@@ -45,11 +45,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def numbers(rows: list[Row]) -> str:
-    return "; ".join(
-        f"{t.LABELS[levels]}: {t.both(some)}"
-        for levels in PRECISIONS
-        if (some := t.select(rows, levels=levels))
-    )
+    return t.numbers_of({t.LABELS[levels]: t.select(rows, levels=levels) for levels in PRECISIONS})
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

@@ -33,11 +33,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def numbers(rows: list[Row]) -> str:
-    return "; ".join(
-        f"{name}: {t.both(some)}"
-        for name, some in zip(("2 bits ×1", "1 bit ×2"), _points(rows), strict=True)
-        if some
-    )
+    return t.numbers_of(dict(zip(("2 bits ×1", "1 bit ×2"), _points(rows), strict=True)))
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

@@ -34,10 +34,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def numbers(rows: list[Row]) -> str:
-    named = [(ste, t.select(rows, levels=2, ste=ste)) for ste in STES] + [
-        ("2 bits", t.select(rows, levels=4))
-    ]
-    return "; ".join(f"{name}: {t.both(some)}" for name, some in named if some)
+    named = {ste: t.select(rows, levels=2, ste=ste) for ste in STES}
+    return t.numbers_of({**named, "2 bits": t.select(rows, levels=4)})
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

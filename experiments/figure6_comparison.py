@@ -16,8 +16,7 @@ PAPER = {"baseline": 89.07, "coupled": 89.69, "decoupled": 90.44, "from scratch"
 
 
 def units(profile: str) -> list[Unit]:
-    second = t.base(profile).finetune
-    longer = 0 if profile == "paper" or second is None else second.epochs
+    longer = t.longer(profile)
     out = []
     for seed in t.SEEDS:
         out += [
@@ -38,7 +37,6 @@ def groups(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    by = groups(rows)
     pairs = (
         ("coupled", "baseline", "the coupled ternary network, half the weights, beats the binary baseline"),
         ("decoupled", "baseline", "decoupled and fine-tuned beats the binary baseline"),
@@ -46,11 +44,11 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         ("baseline", "from scratch", "the decoupled topology from scratch is below the baseline"),
         ("decoupled", "from scratch", "it is the training, not the topology: fine-tuned beats from scratch"),
     )
-    return [t.compare(claim, by[high], by[low], (high, low)) for high, low, claim in pairs]
+    return t.compare_all(groups(rows), pairs)
 
 
 def numbers(rows: list[Row]) -> str:
-    return "; ".join(f"{name}: {t.both(some)}" for name, some in groups(rows).items() if some)
+    return t.numbers_of(groups(rows))
 
 
 def draw(rows: list[Row]) -> dict[str, object]:

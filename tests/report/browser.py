@@ -19,7 +19,10 @@ def find_chromium(install: bool = True) -> str | None:
     found = next((path for name in NAMES if (path := shutil.which(name))), None)
     if found is not None or not install or shutil.which("apt-get") is None or os.geteuid() != 0:
         return found
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "-o", "DPkg::Lock::Timeout=120", "chromium"]):
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "-o", "DPkg::Lock::Timeout=120", "chromium"],
+    ):
         subprocess.run(command, capture_output=True, timeout=280, check=False)
     return shutil.which("chromium")
 
