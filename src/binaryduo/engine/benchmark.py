@@ -1,6 +1,8 @@
 """Speed of the engine beside its peers, in one run: rounds in which every candidate has its turn.
 
-What disturbs one round disturbs all candidates in it; each candidate's best round counts.
+What disturbs one round disturbs all candidates in it; each candidate's best round counts. With one thread
+the processor time of the process is taken, which other programs on the machine do not lengthen; with more
+threads it is the time on the clock.
 """
 
 import resource
@@ -58,29 +60,32 @@ def compare(
             candidates[name].call()
         except Absent as error:
             result.absent[name] = str(error)
+    best: dict[str, float] = {}
+    clock = time.process_time if threads == 1 else time.perf_counter
     for _ in range(rounds):
         for name, candidate in candidates.items():
-            seconds = _seconds(candidate, budget)
-            result.seconds[name] = min(seconds, result.seconds.get(name, seconds))
+            best[name] = min(_seconds(candidate, budget, clock), best.get(name, float("inf")))
+            if candidate.base is not None:
+                rest = f"{name} base"
+                best[rest] = min(_seconds(candidate.base, budget / 4, clock), best.get(rest, float("inf")))
+    for name, candidate in candidates.items():
+        rest_seconds = best.get(f"{name} base", 0.0)
+        result.seconds[name] = max(best[name] - rest_seconds, 1e-9) / candidate.repeats
     return result
 
 
-def _seconds(candidate: Candidate, budget: float) -> float:
-    if candidate.base is not None:
-        rest = _seconds(candidate.base, budget / 4)
-        long = _best(candidate.call, budget)
-        return max(long - rest, 0.0) / candidate.repeats
+def _seconds(candidate: Candidate, budget: float, clock: Callable[[], float]) -> float:
     if candidate.seconds is not None:
         return min(candidate.seconds() for _ in _turns(budget))
-    return _best(candidate.call, budget)
+    return _best(candidate.call, budget, clock)
 
 
-def _best(call: Callable[[], object], budget: float) -> float:
+def _best(call: Callable[[], object], budget: float, clock: Callable[[], float]) -> float:
     best = float("inf")
     for _ in _turns(budget):
-        start = time.perf_counter()
+        start = clock()
         call()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock() - start)
     return best
 
 

@@ -36,7 +36,7 @@ class Checked:
     close: int = 0
 
 
-class _Recorder(fx.Interpreter):
+class Recorder(fx.Interpreter):
     """Keeps the value of every node."""
 
     def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
@@ -55,7 +55,7 @@ class _Recorder(fx.Interpreter):
 
 def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, tolerance: float) -> Checked:
     """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part."""
-    recorder = _Recorder(copy.deepcopy(model).double().eval(), graph)
+    recorder = Recorder(copy.deepcopy(model).double().eval(), graph)
     with torch.no_grad():
         recorder.run(image.double())
 
