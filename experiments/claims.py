@@ -15,7 +15,7 @@ LAYERS = ("fc1", "fc2", "fc3", "total")
 
 def _shown(values: Sequence[float]) -> str:
     middle, half = margin(values)
-    return f"{middle:+.3f} ± {half:.3f}"
+    return f"{middle:+.3f} ± {half:.3f} ({judge(values)})"
 
 
 def full_precision_is_one(rows: Sequence[Row], setting: str, floor: float = 0.99) -> Verdict:
@@ -55,7 +55,7 @@ def no_ste_closes_the_gap(rows: Sequence[Row], setting: str) -> Verdict:
         gaps = {c.ste: differences(ternary, select(rows, levels=2, ste=c.ste), layer) for c in BINARY_STES}
         parts += [judge(v) for v in gaps.values()]
         best = min(gaps, key=lambda name: margin(gaps[name])[0])
-        narrowest[layer] = f"{layer} {_shown(gaps[best])} ({best})"
+        narrowest[layer] = f"{layer} {_shown(gaps[best])} with {best}"
     evidence = "ternary − binary with its best STE: " + ", ".join(narrowest.values())
     return Verdict("no STE closes the gap to ternary", setting, all_of(parts), evidence)
 

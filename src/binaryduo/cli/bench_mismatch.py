@@ -39,13 +39,17 @@ def mismatch(
         f"{result['evaluation_seconds']:.3f} s each)"
     )
     typer.echo(f"ratio                       {result['ratio']:10.0f}")
+    typer.echo(
+        f"ratio of processor seconds  {result['cpu_ratio']:10.0f}     "
+        f"({result['fast_cpu_seconds']:.2f} s and {result['brute_cpu_seconds']:.0f} s)"
+    )
     if scaling:
         with progress_bar("scaling") as progress:
             result["scaling"] = scale(scaling, levels, progress=progress)
         for row in result["scaling"]:
             typer.echo(
-                f"{row['samples']:>12,} samples {row['seconds']:8.2f} s  "
-                f"{row['microseconds_per_sample']:6.2f} µs each, peak memory {row['peak_mb']:,.0f} MB"
+                f"{row['samples']:>12,} samples {row['seconds']:8.2f} s, {row['cpu_seconds']:8.2f} processor s, "
+                f"{row['cpu_microseconds_per_sample']:.2f} µs each, peak memory {row['peak_mb']:,.0f} MB"
             )
     if out is not None:
         out.write_text(json.dumps(result, indent=1) + "\n")

@@ -36,9 +36,11 @@ def block_differences(
 
     A slice of samples is evaluated for several pairs together: (samples, pairs, width).
     """
-    x, z, goal = (t.to(dtype) for t in (trace.inputs[layer], trace.pre[layer], targets))
-    behind = [w.T.to(dtype) for w in weights[layer + 1 :]]
-    steps = (sigma * noise).to(dtype)  # (N, out, in)
+    # In units of one level's height an activation is a whole number, and no layer but the last needs scaling.
+    height = 1 if levels is None else levels - 1
+    x, z, goal = (t.to(dtype) for t in (trace.inputs[layer], trace.pre[layer] * height, targets))
+    behind = [w.T.to(dtype) for w in (*weights[layer + 1 : -1], weights[-1] / height)]
+    steps = (sigma * height * noise).to(dtype)  # (N, out, in)
     rows = max(1, _ROWS // _PAIRS)
     sums = torch.zeros(len(noise), dtype=torch.float64, device=noise.device)
     for pairs in range(0, len(noise), _PAIRS):
@@ -50,54 +52,32 @@ def block_differences(
             start = z[part].unsqueeze(1)
             plus = _activate(start + move, levels).view(-1, chunk.shape[1])  # (rows × pairs, out)
             minus = _activate(start - move, levels).view(-1, chunk.shape[1])
-            if levels is None:
-                change = _change(plus, minus, goal[part].repeat_interleave(len(chunk)), behind, levels)
-            else:  # a sample on which both steps do the same has no difference
-                differing = _differing(plus, minus)
-                change = torch.zeros(len(plus), dtype=dtype, device=z.device)
-                where = goal[part][differing.div(len(chunk), rounding_mode="floor")]
-                change[differing] = _change(plus[differing], minus[differing], where, behind, levels)
-            sums[pairs : pairs + _PAIRS] += change.view(-1, len(chunk)).sum(0, dtype=torch.float64)
+            f_plus, f_minus = (_outputs(a, behind, levels).view(-1, len(chunk)) for a in (plus, minus))
+            change = (f_plus - f_minus) * ((f_plus + f_minus) / 2 - goal[part].unsqueeze(1))
+            sums[pairs : pairs + _PAIRS] += change.sum(0, dtype=torch.float64)
     return sums
 
 
-def _change(plus: Tensor, minus: Tensor, goal: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
-    """ℓ₊ - ℓ₋ (R,) of rows whose activations (R, width) behind the layer are given."""
-    f_plus, f_minus = (_outputs(a, behind, levels) for a in (plus, minus))
-    return (f_plus - f_minus) * ((f_plus + f_minus) / 2 - goal)
-
-
 def _outputs(a: Tensor, behind: list[Tensor], levels: int | None) -> Tensor:
+    """The network's output (R,) from a hidden layer's activations (R, width)."""
     for weight in behind[:-1]:
         a = _activate(a @ weight, levels)
     return (a @ behind[-1]).squeeze(1)
 
 
 def _activate(z: Tensor, levels: int | None) -> Tensor:
-    """f(z), overwriting z: the staircase by rounding down, whose cost does not grow with the levels.
+    """f(z) in units of one level's height, overwriting z: rounding, whose cost does not grow with the levels.
 
     It equals comparing with each threshold but for z within rounding of one.
 
-    >>> _activate(torch.tensor([-1.0, 0.2, 0.25, 0.7, 9.0]), levels=3).tolist()
-    [0.0, 0.0, 0.5, 0.5, 1.0]
+    >>> _activate(torch.tensor([-1.0, 0.4, 0.5, 1.4, 1.5, 9.0]), levels=3).tolist()
+    [0.0, 0.0, 1.0, 1.0, 2.0, 2.0]
     """
     if levels is None:
         return z.relu_()
     if levels == 2:
         return torch.ge(z, 0.5, out=z)
-    return z.mul_(levels - 1).add_(0.5).floor_().clamp_(0, levels - 1).div_(levels - 1)
-
-
-def _differing(a: Tensor, b: Tensor) -> Tensor:
-    """The rows in which a and b are not the same, as indices.
-
-    >>> _differing(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[1.0, 2.0], [3.0, 5.0]])).tolist()
-    [1]
-    """
-    different = a != b
-    if different.shape[1] % 8 == 0:
-        different = different.view(torch.int64) != 0  # eight booleans at a time
-    return different.any(1).nonzero().squeeze(1)
+    return z.add_(0.5).floor_().clamp_(0, levels - 1)
 
 
 def combine(differences: Tensor, noise: Tensor, sigma: float, samples: int) -> Tensor:

@@ -56,14 +56,15 @@ def _bar_panel(axes: Axes, rows: Sequence[Row], cases: Sequence[Case], name: str
         some = select(rows, levels=case.levels, ste=case.ste)
         points = [spread_of(some, layer) for layer in layers]
         x = [k + (i - (len(cases) - 1) / 2) * width for k in range(len(layers))]
-        label = case.label if name.startswith("(a)") else case.ste
+        family = PRECISIONS if name.startswith("(a)") else BINARY_STES
+        label = case.label if family is PRECISIONS else case.ste
         axes.bar(
             x,
             [p[0] for p in points],
             width,
             yerr=[p[1] for p in points] if any(p[1] for p in points) else None,
             capsize=2,
-            color=_COLOURS[i % len(_COLOURS)],
+            color=_COLOURS[family.index(case) % len(_COLOURS)],
             error_kw={"elinewidth": 0.8},
             label=label,
         )

@@ -101,8 +101,16 @@ class ToyProblem:
         key = [(id(w), w._version) for w in weights]  # computed anew if the target network was changed
         if self._targets is None or self._targets_key != key:
             self._targets_key = key
-            work = lambda i: forward(self._block(i), weights, self.levels).output  # noqa: E731
-            self._targets = torch.cat(list(map_blocks(work, self.blocks)))
+            targets = torch.empty(self.samples, dtype=torch.float64, device=self.device)
+
+            def work(index: int) -> None:
+                # Written in place: small results kept among large temporaries would scatter the heap.
+                part = slice(index * self.BLOCK, (index + 1) * self.BLOCK)
+                targets[part] = forward(self._block(index), weights, self.levels).output
+
+            for _ in map_blocks(work, self.blocks):
+                pass
+            self._targets = targets
         return self._targets
 
     def targets_of(self, index: int) -> Tensor:
