@@ -64,6 +64,7 @@ def store(folder: Path, arrays: Arrays, expected: dict[str, str]) -> None:
         for name, array in arrays.items():
             np.save(part / f"{name}.npy", array, allow_pickle=False)
         (part / "checksums.json").write_text(json.dumps(expected, indent=1))
+        part.chmod(0o755)  # a temporary folder is its owner's alone; data is not a secret
         if folder.exists():
             shutil.rmtree(folder)
         part.rename(folder)
