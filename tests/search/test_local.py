@@ -73,7 +73,10 @@ def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     file.write_text(search_to_yaml(search))
     command = [sys.executable, "-m", "binaryduo", "search", "--file", str(file), "--out", str(out)]
     first = subprocess.Popen(
-        [*command, "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--workers", "1", "--threads", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     trials = out / "trials" / "baseline"
     try:
@@ -85,7 +88,7 @@ def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     assert "the same command continues it" in said
     before = [row for row in read_results(out)["cases"]["baseline"]["trials"] if row["state"] == "complete"]
     assert 1 <= len(before) < 4
-    results = run_search(search, out, workers=1)  # what the same command does
+    results = run_search(search, out, workers=1, threads=1)  # what the same command does
     rows = results["cases"]["baseline"]["trials"]
     assert [row["state"] for row in rows] == ["complete"] * 4
     assert all(row in rows for row in before)  # what was done was not done again

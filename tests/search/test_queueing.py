@@ -81,7 +81,8 @@ def test_a_slot_enqueued_twice_is_completed_once(tmp_path: Path) -> None:
     _, studies = opened(search, tmp_path)
     study = studies["baseline"]
     twin = study.trials[0]
-    study.add_trial(  # as if another machine had filled the queue at the same moment
+    study.set_user_attr("filled-elsewhere", True)
+    study.add_trial(  # as another machine does that fills the queue at the same moment
         create_trial(
             state=TrialState.WAITING,
             params=twin.params,

@@ -128,6 +128,7 @@ def _watch(team: "Team", search: Search, studies: dict[str, optuna.Study], stopp
     line = ""
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while team.alive() and not stopping.asked:
+            looked = time.monotonic()
             results = collect(search, studies)
             team.replace_dead(
                 sum(row["state"] == "complete" for c in results["cases"].values() for row in c["trials"])
@@ -139,7 +140,8 @@ def _watch(team: "Team", search: Search, studies: dict[str, optuna.Study], stopp
                 before, line = line, progress_line(results, team.count)
                 if line != before:
                     say(line)
-            team.wait(REFRESH_SECONDS)
+            # Looking takes at most a fiftieth of the time, however long the queue is.
+            team.wait(max(REFRESH_SECONDS, 50 * (time.monotonic() - looked)))
 
 
 class Stopping:

@@ -5,6 +5,7 @@ completed: the lowest-numbered one that has not failed is the slot's own, any ot
 takes it. So two machines that fill the queue at the same moment do no harm.
 """
 
+import uuid
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from binaryduo.search.space import Slot, grid_slots
 from binaryduo.search.spec import Search
 
 REPEATED = 5  # settings of a sampler's search that are trained again with the other seeds
+FILLED = "filled-"  # one attribute of the study for each time that someone has filled the queue
 LIVE = (TrialState.WAITING, TrialState.RUNNING)
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -92,6 +94,8 @@ def fill(study: optuna.Study, search: Search, case: Case, retry_failed: bool = F
             continue
         if len(account.died) > search.retries and not retry_failed:
             continue
+        if not added:  # noted before the first is added, so that whoever takes a twin knows to look for it
+            study.set_user_attr(f"{FILLED}{uuid.uuid4().hex}", True)
         params = {} if slot.lr is None else {"weight_decay": slot.weight_decay, "lr": slot.lr}
         study.add_trial(
             create_trial(
@@ -107,6 +111,8 @@ def fill(study: optuna.Study, search: Search, case: Case, retry_failed: bool = F
 
 def superseded_by(study: optuna.Study, trial: optuna.Trial) -> int | None:
     """The number of another trial that has this one's slot, if this one is not the slot's own."""
+    if sum(key.startswith(FILLED) for key in study.user_attrs) < 2:
+        return None  # the queue was filled once: no slot is in it twice, and reading it all takes time
     slot = trial.user_attrs["slot"]
     for other in study.get_trials(deepcopy=False, states=(*LIVE, *DONE)):
         same = other.user_attrs["slot"] == slot and other.number != trial.number
