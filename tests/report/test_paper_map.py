@@ -1,5 +1,6 @@
 """docs/paper_map.md is what the registry and the committed results say, and lists the whole paper."""
 
+import json
 import re
 from pathlib import Path
 
@@ -42,6 +43,18 @@ def test_each_artefact_has_a_way_or_a_reason() -> None:
 
 def test_nothing_is_claimed_without_results(tmp_path: Path) -> None:
     assert {line.verdict for line in paper_map.lines(tmp_path)} == {"not run"}
+
+
+def test_unfinished_results_are_not_judged(tmp_path: Path) -> None:
+    """Three of five STEs: the artefact says so, and claims nothing."""
+    committed = experiments.folder() / "results" / "figure2_stes" / "full.json"
+    content = json.loads(committed.read_text())
+    content["units"] = content["units"][:3]
+    (tmp_path / "figure2_stes").mkdir()
+    (tmp_path / "figure2_stes" / "full.json").write_text(json.dumps(content))
+    line = paper_map.line_of(find("figure2-left"), tmp_path)
+    assert line.verdict == "not run"
+    assert line.notes == ["unfinished and not judged yet: 3 of 5 parts are done"]
 
 
 def test_command_line(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def read(name: str, profile: str, results: Path | None = None) -> Results | None
         if not found:
             return None
         rows = [row for part in found for row in part.rows]
-        done, total = len(found), len(names)
+        done, total = sum(part.done == part.total for part in found), len(names)
         trained = next((p.profile for p in found if p.profile in PROFILES), found[0].profile)
         return Results(trained, rows, done, total, sum(p.seconds for p in found), found[0].machine)
     own = own_profile(name, profile)

@@ -55,6 +55,9 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         found = experiments.read_best(name, root) if experiments.exists(name) else None
         if found is None:
             continue
+        if found.done < found.total:  # half of the rows can say the opposite of all of them
+            notes.append(f"unfinished and not judged yet: {found.done} of {found.total} parts are done")
+            continue
         judged = experiments.verdicts(name, found.rows)
         details += judged
         profiles.append("paper" if found.profile == "full" else found.profile)
@@ -63,8 +66,6 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
             numbers.append(loaded.numbers(found.rows))
         else:
             numbers += [v.evidence for v in judged if v.setting.startswith(artefact.judged)][:1]
-        if found.done < found.total:
-            notes.append(f"{found.done} of {found.total} parts are done")
         pictures += sorted((root / name).glob("*.png"))
     if artefact.reduced is not None and (root / artefact.reduced / "results.json").exists():
         notes.append(_reduced(root / artefact.reduced / "results.json"))

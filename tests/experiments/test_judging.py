@@ -1,0 +1,59 @@
+"""How accuracies are judged: by the last epoch, against the spread over seeds."""
+
+from typing import Any
+
+import pytest
+
+from binaryduo.report import experiments
+
+
+def _rows(*last: float) -> list[dict[str, Any]]:
+    common = {"network": "vgg7", "width": 0.25, "data": "cifar10", "epochs": 10}
+    return [
+        {**common, "last": value, "best": value + 5 * seed, "seed": seed} for seed, value in enumerate(last)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("high", "low", "verdict"),
+    [
+        ((70.0, 71.0), (60.0, 61.0), "holds"),
+        ((60.0, 61.0), (70.0, 71.0), "does not hold"),
+        ((70.0, 72.0), (70.5, 71.0), "undecided"),
+        ((90.0,), (60.0,), "undecided"),  # one seed has no spread to judge by
+        ((), (60.0, 61.0), "not run"),
+    ],
+)
+def test_compare(high: tuple[float, ...], low: tuple[float, ...], verdict: str) -> None:
+    training = experiments.module("_training")
+    assert training.compare("claim", _rows(*high), _rows(*low), ("a", "b")).verdict == verdict
+
+
+def test_the_best_epoch_does_not_decide() -> None:
+    """Here the best epochs would say the opposite."""
+    training = experiments.module("_training")
+    high, low = _rows(70.0, 71.0), _rows(60.0, 61.0)
+    for row in low:
+        row["best"] = 99.0
+    assert training.compare("claim", high, low, ("a", "b")).verdict == "holds"
+    assert training.both(high) == "last 70.50 ± 0.71 (n 2), best 73.00 ± 4.24 (n 2)"
+
+
+def test_profiles_state_their_settings() -> None:
+    """The paper's profile is the paper's schedule; cpu is narrower and shorter, with at least two seeds."""
+    training = experiments.module("_training")
+    paper, cpu = training.unit("paper", 0), training.unit("cpu", 0)
+    assert (paper["width"], paper["epochs"], paper["data"]) == (1.0, 200, "cifar10")
+    assert training.recipe_of(paper).train.drops == (121, 161)
+    assert cpu["width"] < paper["width"]
+    assert cpu["epochs"] < paper["epochs"]
+    assert len(training.SEEDS) >= 2
+    for name in ("figure1a_precision", "figure6_comparison", "appendix_e_two_bits", "appendix_f_quad"):
+        units = experiments.module(name).EXPERIMENT.units("cpu")
+        assert {unit["seed"] for unit in units} == set(training.SEEDS)
+
+
+def test_equal_training_in_the_short_comparison() -> None:
+    """Baseline and from-scratch get as many epochs as both stages of the coupled network together."""
+    units = experiments.module("figure6_comparison").EXPERIMENT.units("cpu")
+    assert len({unit["epochs"] + unit["finetune"] for unit in units}) == 1
