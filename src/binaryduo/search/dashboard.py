@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from binaryduo.search.storage import with_driver
 from binaryduo.search.worker import STORAGE_VARIABLE
 
 # The URL comes in the environment, since it may hold a password that a list of processes would show.
@@ -38,7 +39,7 @@ def start_dashboard(url: str, port: int, log: Path) -> tuple["subprocess.Popen[b
     with log.open("ab") as file:
         process = subprocess.Popen(
             [sys.executable, "-c", _SERVE, str(port)],
-            env={**os.environ, STORAGE_VARIABLE: url},
+            env={**os.environ, STORAGE_VARIABLE: with_driver(url)},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

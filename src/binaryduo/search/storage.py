@@ -8,6 +8,7 @@ trial as WAITING at the same time would both take it (SQLite knows no SELECT …
 
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,23 @@ def database_url(folder: Path) -> str:
     return f"sqlite:///{(folder / DATABASE).absolute()}"
 
 
+def with_driver(url: str) -> str:
+    """The URL with the PostgreSQL driver that is installed: SQLAlchemy's own choice changes with its version.
+
+    >>> with_driver("sqlite:///a.db"), with_driver("postgresql+psycopg://host/name")
+    ('sqlite:///a.db', 'postgresql+psycopg://host/name')
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return url
+    driver = next((name for name in ("psycopg2", "psycopg") if find_spec(name) is not None), "psycopg2")
+    return f"postgresql+{driver}://{rest}"
+
+
 def open_storage(url: str, search: Search) -> QueueStorage:
     """The database at that URL, made where it does not exist yet."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    url = with_driver(url)
     sqlite = url.startswith("sqlite")
     kwargs: dict[str, Any] = {"connect_args": {"timeout": 120}} if sqlite else {"pool_pre_ping": True}
     try:
