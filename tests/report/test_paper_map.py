@@ -54,7 +54,7 @@ def test_unfinished_results_are_not_judged(tmp_path: Path) -> None:
     (tmp_path / "figure2_stes" / "full.json").write_text(json.dumps(content))
     line = paper_map.line_of(find("figure2-left"), tmp_path)
     assert line.verdict == "not run"
-    assert line.notes == ["unfinished and not judged yet: 3 of 5 parts are done"]
+    assert line.notes == ["3 of 5 parts are done; a claim is judged where all of its parts are"]
 
 
 def test_command_line(tmp_path: Path) -> None:
