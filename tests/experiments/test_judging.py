@@ -1,5 +1,7 @@
 """How accuracies are judged: by the last epoch, against the spread over seeds."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,3 +59,15 @@ def test_equal_training_in_the_short_comparison() -> None:
     """Baseline and from-scratch get as many epochs as both stages of the coupled network together."""
     units = experiments.module("figure6_comparison").EXPERIMENT.units("cpu")
     assert len({unit["epochs"] + unit["finetune"] for unit in units}) == 1
+
+
+def test_a_finished_short_run_comes_before_an_unfinished_long_one(tmp_path: Path) -> None:
+    name = "figure1b_width"
+    units = {profile: experiments.module(name).EXPERIMENT.units(profile) for profile in ("cpu", "paper")}
+    for profile, done in (("cpu", units["cpu"]), ("paper", units["paper"][:1])):
+        content = {"units": [{"unit": unit, "seconds": 1.0, "rows": [{"of": profile}]} for unit in done]}
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / f"{profile}.json").write_text(json.dumps(content))
+    best = experiments.read_best(name, tmp_path)
+    assert best is not None
+    assert best.profile == "cpu"

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from binaryduo.report import experiments
+from binaryduo.training.runlog import RunFolder
 
 QUICK = ("table1_cited", "figure2_stes", "figure4_activations", "figure5_architectures", "algorithm1")
 TRAINED = (
@@ -102,6 +103,22 @@ def test_an_interrupted_experiment_continues(tmp_path: Path) -> None:
     assert len(todo) == 5
     assert experiments.run("figure2_stes", "smoke", tmp_path)
     assert experiments.missing_units("figure2_stes", "smoke", tmp_path) == []
+
+
+def test_a_training_that_was_killed_at_once_continues(tmp_path: Path) -> None:
+    """A crash before the first checkpoint leaves a folder with a recipe; the same command goes on in it."""
+    training = experiments.module("_training")
+    before, training.SETTINGS.runs = training.SETTINGS.runs, tmp_path
+    try:
+        work = training.unit("smoke", 7)
+        with RunFolder(training.folder_of(work)) as folder:
+            folder.describe(training.recipe_of(work))
+        (row,) = training.measure(work)
+        again = training.measure(work)
+    finally:
+        training.SETTINGS.runs = before
+    assert again == [row]
+    assert row["seed"] == 7
 
 
 def test_the_estimate_is_measured(tmp_path: Path) -> None:

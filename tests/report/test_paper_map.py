@@ -54,7 +54,7 @@ def test_unfinished_results_are_not_judged(tmp_path: Path) -> None:
     (tmp_path / "figure2_stes" / "full.json").write_text(json.dumps(content))
     line = paper_map.line_of(find("figure2-left"), tmp_path)
     assert line.verdict == "not run"
-    assert line.notes == ["unfinished and not judged yet: 3 of 5 parts are done"]
+    assert line.notes == ["3 of 5 parts are done; a claim is judged where all of its parts are"]
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_command_line(tmp_path: Path) -> None:
     arguments = ["reproduce", "figure5", "--profile", "smoke", "--results", str(tmp_path)]
     first = runner.invoke(app, arguments)
     assert first.exit_code == 0
-    assert "1 parts to do" in first.stdout
+    assert "1 part to do" in first.stdout
     assert "HOLDS: the layer has 9, 4 and 8 weights" in first.stdout
     assert (tmp_path / "figure5_architectures" / "architectures.png").exists()
     again = runner.invoke(app, [*arguments, "--verb", "run"])
@@ -73,5 +73,11 @@ def test_command_line(tmp_path: Path) -> None:
     missing = runner.invoke(app, ["reproduce", "figure1a", "--verb", "plot", "--results", str(tmp_path)])
     assert missing.exit_code != 0
     assert "run it first" in str(missing.exception)
+    derived = runner.invoke(
+        app, ["reproduce", "central-claim", "--profile", "smoke", "--results", str(tmp_path)]
+    )
+    assert "drawn from figure1a_precision" in str(derived.exception)
     pending = runner.invoke(app, ["reproduce", "appendix-g"])
+    other = runner.invoke(app, ["reproduce", "appendix-a"])
+    assert "binaryduo search --recipe vgg7-cifar10" in str(other.exception)
     assert "not implemented" in str(pending.exception)

@@ -84,7 +84,8 @@ def _run(name: str, profile: str, results: Path | None, minutes: float | None, d
         seconds, why = experiments.estimate(name, profile, results)
         length = "an unknown time" if seconds is None else "about " + duration(seconds)
         todo = len(experiments.missing_units(name, profile, results))
-        typer.echo(f"{name}, {experiments.own_profile(name, profile)}: {todo} parts to do, {length} ({why})")
+        parts = f"{todo} part{'' if todo == 1 else 's'} to do"
+        typer.echo(f"{name}, {experiments.own_profile(name, profile)}: {parts}, {length} ({why})")
     if dry:
         return True
     complete: bool = run_guarded(lambda: experiments.run(name, profile, results, minutes))
@@ -98,7 +99,7 @@ def _collect(name: str, profile: str, results: Path | None) -> None:
 
     found = experiments.read(name, profile, results)
     if found is None:
-        raise ArgumentError(f"{name} has no results of the profile {profile} yet: run it first")
+        raise experiments.no_results(name, profile)
     for verdict in experiments.verdicts(name, found.rows):
         where = f" [{verdict.setting}]" if verdict.setting else ""
         typer.echo(f"{verdict.verdict.upper()}: {verdict.claim}{where}: {verdict.evidence}")

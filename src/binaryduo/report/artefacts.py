@@ -15,8 +15,9 @@ class Artefact:
     """One artefact of the paper.
 
     `experiments` are the files that recompute it; a claim is judged on the verdicts whose setting begins with
-    `judged`. `command` is another verb of the command line that makes it, `reduced` a search that shows how on a
-    far smaller setting; `pending` says why nothing makes it yet.
+    `judged`, for which the units of work with the values of `needs` are enough. `command` is another verb of the
+    command line that makes it, `reduced` a search that shows how on a far smaller setting; `pending` says why
+    nothing makes it yet.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Artefact:
     paper: str = NOT_PRINTED
     experiments: tuple[str, ...] = ()
     judged: str = ""
+    needs: tuple[tuple[str, str], ...] = ()
     command: str | None = None
     reduced: str | None = None
     pending: str | None = None
@@ -79,6 +81,7 @@ ARTEFACTS = (
         "ternary activations, the more so the farther from the output; no STE mends it.",
         experiments=("figure3_cosine",),
         judged="he",
+        needs=(("init", "he"),),
     ),
     Artefact(
         "figure4",

@@ -19,8 +19,6 @@ from binaryduo.errors import ArgumentError
 
 Profile = Literal["smoke", "cpu", "paper"]
 PROFILES: tuple[Profile, ...] = ("smoke", "cpu", "paper")
-KEPT = ("paper", "full", "cpu")  # what a committed result may be of, the most telling first
-
 Row = dict[str, Any]
 
 
@@ -120,12 +118,13 @@ def read(name: str, profile: str, results: Path | None = None) -> Results | None
 
 
 def read_best(name: str, results: Path | None = None) -> Results | None:
-    """The most telling results there are: the paper's setting, else the reduced one."""
-    for profile in ("paper", "cpu"):
-        found = read(name, profile, results)
-        if found is not None and found.rows:
-            return found
-    return None
+    """The most telling results there are: the paper's setting before the reduced one, finished before unfinished."""
+    found = [
+        part
+        for profile in ("paper", "cpu")
+        if (part := read(name, profile, results)) is not None and part.rows
+    ]
+    return next((part for part in found if part.done == part.total), found[0] if found else None)
 
 
 def verdicts(name: str, rows: Sequence[Row]) -> list[Any]:
@@ -169,12 +168,19 @@ def run(name: str, profile: str, results: Path | None = None, minutes: float | N
     return bool(shared.run(experiment, own_profile(name, profile), results, minutes))
 
 
+def no_results(name: str, profile: str) -> ArgumentError:
+    """The error for an experiment that was not run."""
+    first = sources(name)
+    what = f"it is drawn from {', '.join(first)}, run them first" if first else "run it first"
+    return ArgumentError(f"{name} has no results of the profile {profile} yet: {what}")
+
+
 def plot(name: str, profile: str, results: Path | None = None) -> list[Path]:
     """Draw the pictures from the rows, beside them."""
     results = folder() / "results" if results is None else results
     found = read(name, profile, results)
     if found is None or not found.rows:
-        raise ArgumentError(f"{name} has no results of the profile {profile} yet: run it first")
+        raise no_results(name, profile)
     out = []
     for file, figure in module(name).EXPERIMENT.draw(found.rows).items():
         path = results / name / file

@@ -21,7 +21,8 @@ edit it by hand. Accuracies are test accuracies in percent, mean ± standard dev
 epoch and of the best one. Verdicts are judged on the last epoch:
 
 - **holds**, **does not hold**: the difference is larger than the spread over seeds, as claimed or the other way;
-- **undecided**: the spread is larger than the difference;
+- **undecided**: the spread is larger than the difference (on the toy problem: the 95 % interval of the mean over seeds
+  contains zero);
 - **not run**: nothing was measured yet. The command of the artefact starts it, with `--profile cpu` (reduced, for two
   cores) or `--profile paper` (the full setting), and continues it after an interruption.
 
@@ -55,17 +56,24 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         found = experiments.read_best(name, root) if experiments.exists(name) else None
         if found is None:
             continue
+        judged = []
+        if found.done < found.total:
+            notes.append(
+                f"{found.done} of {found.total} parts are done; a claim is judged where all of its parts are"
+            )
+        if found.done == found.total or _enough(artefact, name, root):
+            judged = experiments.verdicts(name, found.rows)
         if found.done < found.total:  # half of the rows can say the opposite of all of them
-            notes.append(f"unfinished and not judged yet: {found.done} of {found.total} parts are done")
+            judged = [v for v in judged if v.setting.startswith(artefact.judged)]
+        if not judged:
             continue
-        judged = experiments.verdicts(name, found.rows)
         details += judged
         profiles.append("paper" if found.profile == "full" else found.profile)
         loaded = experiments.module(name)
         if hasattr(loaded, "numbers"):
             numbers.append(loaded.numbers(found.rows))
         else:
-            numbers += [v.evidence for v in judged if v.setting.startswith(artefact.judged)][:1]
+            numbers += [v.evidence for v in judged if v.setting.startswith(artefact.judged)][:2]
         pictures += sorted((root / name).glob("*.png"))
     if artefact.reduced is not None and (root / artefact.reduced / "results.json").exists():
         notes.append(_reduced(root / artefact.reduced / "results.json"))
@@ -77,6 +85,12 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     return Line(
         artefact, verdict, ", ".join(profiles), "; ".join(n for n in numbers if n), details, pictures, notes
     )
+
+
+def _enough(artefact: Artefact, name: str, results: Path) -> bool:
+    """Whether the part of the work that the artefact is judged by is done."""
+    left = experiments.missing_units(name, "paper", results)
+    return bool(artefact.needs) and not any(all(unit.get(k) == v for k, v in artefact.needs) for unit in left)
 
 
 def _reduced(path: Path) -> str:
