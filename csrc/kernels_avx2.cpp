@@ -100,6 +100,7 @@ struct Policy {
         const uint8_t* tables = &kTables.row[0][0];
         __m256i sum[kBlocksHere], high[kBlocksHere];
         for (size_t b = 0; b < kBlocksHere; ++b) sum[b] = high[b] = _mm256_setzero_si256();
+#pragma GCC unroll 2
         for (size_t chunk = 0; chunk < chunks; ++chunk, offsets += 3, weights += 3 * 32 * kBlocksHere) {
             __m256i table[3];
             for (size_t g = 0; g < 3; ++g)
