@@ -29,7 +29,9 @@ def fast_applies(model: nn.Module, device: torch.device) -> bool:
 
 def prepare(model: nn.Module, engine: str) -> nn.Module:
     """The forward pass of the model under an engine; the parameters stay the model's own."""
-    if engine == "fast":
+    if engine == "fast" and not fastconv.available():
+        say("engine fast: its native part is not installed here; eager is used, equal to rounding")
+    elif engine == "fast":
         fastconv.keep_memory()
         if not fastconv.install(model):
             say("engine fast: no convolution of this network can use it")
