@@ -57,6 +57,26 @@ def test_unfinished_results_are_not_judged(tmp_path: Path) -> None:
     assert line.notes == ["3 of 5 parts are done; a claim is judged where all of its parts are"]
 
 
+def test_smaller_settings_are_told_and_judge_nothing(tmp_path: Path) -> None:
+    epochs = [{"epoch": 1, "test_top1": 50.0}, {"epoch": 2}, {"epoch": 3, "test_top1": 49.5}]
+    runs = {
+        "baseline": {"stages": {"baseline": {"epochs": epochs}}, "summary": "not complete"},
+        "duo": "not run",
+    }
+    (tmp_path / "cifar10_budget").mkdir()
+    (tmp_path / "cifar10_budget" / "metrics.json").write_text(json.dumps(runs))
+    line = paper_map.line_of(find("figure6-right"), tmp_path)
+    assert line.verdict == "not run"
+    assert "baseline last 49.50, best 50.00 (epoch 3); this run is not complete" in line.notes[0]
+    best = {"mean": 80.25, "n": 2}
+    cases = {"coupled": {"title": "coupled", "best": best}, "scratch": {"title": "scratch", "best": None}}
+    (tmp_path / "search_grid").mkdir()
+    (tmp_path / "search_grid" / "results.json").write_text(json.dumps({"cases": cases}))
+    assert (
+        paper_map.line_of(find("figure6-left"), tmp_path).notes[0].endswith("each grid: coupled 80.25 (n 2)")
+    )
+
+
 def test_command_line(tmp_path: Path) -> None:
     runner = CliRunner()
     listed = runner.invoke(app, ["reproduce", "list"])

@@ -75,8 +75,8 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         else:
             numbers += [v.evidence for v in judged if v.setting.startswith(artefact.judged)][:2]
         pictures += sorted((root / name).glob("*.png"))
-    if artefact.reduced is not None and (root / artefact.reduced / "results.json").exists():
-        notes.append(_reduced(root / artefact.reduced / "results.json"))
+    if artefact.reduced is not None and (note := _reduced(root / artefact.reduced)) is not None:
+        notes.append(note)
         pictures += sorted((root / artefact.reduced).glob("*.png"))
     relevant = [v.verdict for v in details if v.setting.startswith(artefact.judged)]
     verdict = next((v for v in ORDER if v in relevant), "not run")
@@ -93,9 +93,17 @@ def _enough(artefact: Artefact, name: str, results: Path) -> bool:
     return bool(artefact.needs) and not any(all(unit.get(k) == v for k, v in artefact.needs) for unit in left)
 
 
-def _reduced(path: Path) -> str:
-    """The best of each case of a search on a far smaller setting, which is no check of the paper's numbers."""
-    found = json.loads(path.read_text())
+def _reduced(folder: Path) -> str | None:
+    """What a smaller experiment than the paper's has found: a search, or single runs under a budget of time."""
+    if (folder / "results.json").exists():
+        return _search_note(json.loads((folder / "results.json").read_text()))
+    if (folder / "metrics.json").exists():
+        return _budget_note(json.loads((folder / "metrics.json").read_text()))
+    return None
+
+
+def _search_note(found: dict[str, Any]) -> str:
+    """The best of each case."""
     recipe = found.get("search", {}).get("recipe", {})
     model, stage = recipe.get("model", {}), recipe.get("train", {})
     where = (
@@ -108,6 +116,24 @@ def _reduced(path: Path) -> str:
         if case["best"] is not None
     ]
     return f"a reduced search ({where}), no check of the paper's numbers; the best of each grid: {', '.join(best)}"
+
+
+def _budget_note(found: dict[str, Any]) -> str:
+    """Last and best accuracy of each stage of single runs; unfinished ones say so."""
+    parts = []
+    for run in found.values():
+        if not isinstance(run, dict):
+            continue
+        for name, stage in run["stages"].items():
+            tested = [line for line in stage["epochs"] if "test_top1" in line]
+            if tested:
+                best = max(line["test_top1"] for line in tested)
+                epoch = f"epoch {tested[-1]['epoch']}"
+                parts.append(f"{name} last {tested[-1]['test_top1']:.2f}, best {best:.2f} ({epoch})")
+        if not isinstance(run["summary"], dict):
+            parts.append("this run is not complete")
+    what = "; ".join(parts) if parts else "nothing measured yet"
+    return f"single runs under a budget of minutes, one seed, so nothing is judged by them: {what}"
 
 
 def lines(results: Path | None = None) -> list[Line]:
