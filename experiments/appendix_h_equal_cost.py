@@ -86,7 +86,8 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
         axes.set_title(layer, loc="left")
         axes.grid(axis="y", alpha=0.3)
     panels[0].set_ylabel("cosine of two independent estimates")
-    panels[0].legend(fontsize=8, loc="lower left")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return {"equal_cost.png": figure}
 
 

@@ -31,7 +31,9 @@ def measure(unit: Unit) -> list[Row]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    most = max(row["samples"] for row in rows)
+    # The most samples for which there are seeds enough to judge.
+    seeds = {n: len(select(rows, samples=n, levels=2)) for n in {row["samples"] for row in rows}}
+    most = max(n for n, count in seeds.items() if count >= min(2, max(seeds.values())))
     out = []
     for layer in LAYERS:
         at_most = [select(rows, samples=most, levels=levels) for levels in (3, 2)]
