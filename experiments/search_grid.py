@@ -34,7 +34,9 @@ SEARCH = Search(
     lr="1e-3:6.4e-2:4",
     finetune_lr="1e-4:6.4e-3:4",
     repeats=2,
-    recipe=with_settings(named("demo"), ["model.width=0.125", "train.epochs=2", "finetune.epochs=2"]),
+    recipe=with_settings(
+        named("demo"), ["model.width=0.125", "train.epochs=2", "finetune.epochs=2", "loop.engine=eager"]
+    ),
 )
 
 

@@ -31,7 +31,7 @@ SEARCH = Search(
     weight_decay="1e-3:1e-1:3",
     lr="1e-3:1e-2:2",
     repeats=1,
-    recipe=with_settings(named("demo"), ["model.width=0.125", "train.epochs=2"]),
+    recipe=with_settings(named("demo"), ["model.width=0.125", "train.epochs=2", "loop.engine=eager"]),
 )
 
 

@@ -23,6 +23,7 @@ RECIPE = with_settings(
         "finetune.epochs=1",
         "loop.batch=500",
         "loop.accelerator=cpu",
+        "loop.engine=eager",
     ],
 )
 

@@ -104,6 +104,7 @@ def rows_of(trials: list[FrozenTrial], search: Search) -> list[Row]:
                 "train_seconds": result.get("train_seconds"),
                 "reason": _reason(trial, len(account.died)) if state == "failed" else None,
                 "died_before": len(account.died) if state != "failed" else None,
+                "engine": result.get("engine"),
                 "folder": result.get("folder"),
             }
         )
