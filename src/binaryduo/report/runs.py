@@ -1,7 +1,8 @@
 """Read a run's folder for the report: whatever is there, finished or not; what is wrong is said, never raised.
 
 Beside a run's own files, the folder may hold the JSON of `binaryduo mismatch network --out`, a search's `results.json`,
-packed models (*.duo), and tables of measured speed (a list of rows with seconds or images_per_second).
+packed models (*.duo), and measured speed: the JSON of `bench infer --out` or `bench train --out`, or a list of rows
+with seconds or images_per_second.
 """
 
 import json
@@ -158,10 +159,35 @@ def _extras(run: RunView) -> None:
             run.search = content
         elif rows and all(isinstance(r, dict) and "layers" in r and "total" in r for r in rows):
             run.mismatch += rows
-        elif rows and all(isinstance(r, dict) and {"seconds", "images_per_second"} & r.keys() for r in rows):
-            run.speeds.append((path.stem, rows))
+        elif speeds := _speeds(content):
+            run.speeds.append((path.stem, speeds))
     for path in sorted(run.path.glob("*.duo")):
         run.packed.append(_packed(path, run))
+
+
+def _speeds(content: Any) -> list[Json]:
+    """Rows of measured speed: those of `bench infer --out`, of `bench train --out`, or a plain list of such rows.
+
+    >>> row = {"title": "vgg7", "milliseconds": {"binaryduo": 1.0, "torch": 4.0}, "ratios": {"torch": 4.0}}
+    >>> [(found["contender"], found["times binaryduo"]) for found in _speeds([row])]
+    [('binaryduo', 1.0), ('torch', 4.0)]
+    """
+    rows = content.get("rows") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        return []
+    if all(isinstance(row.get("milliseconds"), dict) for row in rows):
+        return [
+            {
+                "what": row.get("title"),
+                "threads": row.get("threads"),
+                "contender": name,
+                "milliseconds": value,
+                "times binaryduo": row.get("ratios", {}).get(name, 1.0),
+            }
+            for row in rows
+            for name, value in row["milliseconds"].items()
+        ]
+    return rows if all({"seconds", "images_per_second"} & row.keys() for row in rows) else []
 
 
 def _packed(path: Path, run: RunView) -> Json:
