@@ -131,3 +131,12 @@ def test_options() -> None:
     ]:
         with pytest.raises(bd.BinaryDuoError, match=message):
             bd.models.build(**arguments)
+
+
+@pytest.mark.parametrize("name", ["vgg7", "resnet18"])
+def test_quad_gives_the_architecture_of_the_baseline_back(name: str) -> None:
+    options = {"width": 0.125, "image_size": 32, "num_classes": 5}
+    binary = bd.models.build(name, "decoupled", topology="quad", **options)  # type: ignore[arg-type]
+    baseline = bd.models.build(name, **options)  # type: ignore[arg-type]
+    shapes = {key: value.shape for key, value in baseline.state_dict().items()}
+    assert {key: value.shape for key, value in binary.state_dict().items()} == shapes

@@ -34,7 +34,6 @@ def decouple(
     from rich.console import Console
 
     from binaryduo import models
-    from binaryduo.coupling import couple
     from binaryduo.decoupling import decouple as transform
     from binaryduo.errors import ArgumentError
     from binaryduo.weights import load_weights, read_weights, save_weights
@@ -65,11 +64,7 @@ def decouple(
     example = models.example_input(
         options["name"], options.get("in_channels"), options.get("image_size"), batch=images
     )
-    if topology == "quad":
-        baseline = models.build(**{**options, "variant": "baseline", "levels": 2})
-        coupled = couple(baseline, example, levels=options.get("levels", 3), topology="quad")
-    else:
-        coupled = models.build(**{**options, "variant": "coupled"})
+    coupled = models.build(**{**options, "variant": "coupled", "topology": topology})
     load_weights(coupled, tensors, source)
     coupled.eval()
     binary = transform(coupled, example, topology)  # type: ignore[arg-type]

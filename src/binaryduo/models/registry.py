@@ -17,6 +17,7 @@ from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.models import alexnet, mlp, resnet, vgg7
 from binaryduo.models.layers import Maker, Precision
 from binaryduo.nn import QuantAct, initialise
+from binaryduo.planning import Topology
 from binaryduo.ste import STE, check_levels
 
 Variant = Literal["baseline", "coupled", "decoupled"]
@@ -86,12 +87,14 @@ def build(
     width: float = 1.0,
     in_channels: int | None = None,
     image_size: int | None = None,
+    topology: Topology = "duo",
 ) -> nn.Module:
     """A network by name, freshly initialised.
 
     `levels` is 2 for the baseline and 3 for the coupled network unless given; for the decoupled variant it is
     the coupled network's, and None is full precision everywhere. `weight_bits` is 32 for vgg7 and mlp, 1 for
     the others (first, last and shortcut layers stay float). `width` multiplies every hidden width.
+    `topology="quad"` couples and decouples as BinaryDuo-Q does.
 
     >>> net = build("vgg7", variant="coupled")
     >>> [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)]
@@ -127,13 +130,13 @@ def build(
 
     if variant == "baseline":
         return make(network.baseline, levels)
-    if network.coupled is not None and levels in (3, None):
+    if network.coupled is not None and levels in (3, None) and topology == "duo":
         coupled = make(network.coupled, levels)
     elif levels is None:  # the coupled widths at full precision
-        coupled = couple(make(network.baseline, 2), example, levels=3)
+        coupled = couple(make(network.baseline, 2), example, 3, topology)
         for module in coupled.modules():
             if isinstance(module, QuantAct):
                 module.levels = None
     else:
-        coupled = couple(make(network.baseline, 2), example, levels=levels)
-    return coupled if variant == "coupled" else decouple(coupled, example)
+        coupled = couple(make(network.baseline, 2), example, levels, topology)
+    return coupled if variant == "coupled" else decouple(coupled, example, topology)

@@ -72,6 +72,7 @@ def build_model(recipe: Recipe, data: DataSet, variant: str | None = None) -> nn
         wanted.width,
         channels,
         height,
+        wanted.topology,
     )
 
 
