@@ -197,7 +197,7 @@ def overhead(folder: Path) -> dict[str, float] | None:
     if training <= 0:
         return None
     busy = sum(note["busy_seconds"] for note in notes)
-    start = sum(note.get("start_seconds", 0.0) for note in notes)
+    start = sum(note["start_seconds"] for note in notes)
     return {
         "trials": sum(note["trials"] for note in notes),
         "training_seconds": round(training, 3),
