@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
 from binaryduo.engine import reference
-from binaryduo.engine.program import Kind, Op, Program
+from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import GraphError
 
 FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
@@ -98,6 +98,8 @@ def _compare(
             if source is None:
                 raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ")
             bound = tolerance * max(1.0, float(np.abs(source).max()))
+            if op.flags & Flag.INTEGER_THRESHOLD:
+                bound = FLOAT64_ROUNDING
             if (np.abs(source[wrong].astype(np.float64) - 0.5) > bound).any():
                 raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ, not all by rounding")
             result.close += int(wrong.sum())
@@ -111,8 +113,13 @@ def check_native(program: Program, traced: list[Values], tolerance: float = FLOA
             found = traced[number]
             if program.tensors[number].kind == Kind.FLOAT:
                 _same_floats(op, found, wanted, tolerance)
-            elif (found != wanted).mean() > 1e-3:  # of a float layer's bits, rounding turns one in a million
+            elif (found != wanted).mean() > (0 if _exact(op) else 1e-3):  # rounding turns few float bits
                 raise _parted(op, "the native kernel's bits differ from the reference's")
+
+
+def _exact(op: Op) -> bool:
+    """Whether an operation's bits come from bits or integers alone, so that no rounding can turn them."""
+    return bool(op.flags & Flag.INTEGER_THRESHOLD) or op.code == Code.MAX_POOL
 
 
 def _same_floats(op: Op, found: Values, wanted: Values, tolerance: float) -> None:
