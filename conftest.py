@@ -7,8 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from binaryduo import ste as stes
+
 
 @pytest.fixture(autouse=True)
-def _seed(doctest_namespace: dict[str, Any]) -> None:
+def _seed(doctest_namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
+    monkeypatch.setattr(stes, "_STES", dict(stes._STES))  # an STE that a test registers is forgotten again
     doctest_namespace.update(torch=torch, nn=nn, np=np)

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from binaryduo import ste as stes
-
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 WITH_CODE = [p for p in DOCUMENTS if "```python" in p.read_text()]
@@ -15,7 +13,6 @@ WITH_CODE = [p for p in DOCUMENTS if "```python" in p.read_text()]
 @pytest.mark.parametrize("path", WITH_CODE, ids=lambda p: p.name)
 def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(stes, "_STES", dict(stes._STES))  # what a document registers is forgotten again
     namespace: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
         exec(compile(block, path.name, "exec"), namespace)

@@ -68,7 +68,7 @@ def test_a_killed_workers_trial_is_run_again(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_importable")
 def test_ctrl_c_leaves_a_search_that_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "search"
-    search = small(["train.epochs=40"], weight_decay="0.01,0.1", lr="0.003,0.03")
+    search = small(["train.epochs=10"], weight_decay="0.01,0.1", lr="0.003,0.03")
     file = tmp_path / "search.yaml"
     file.write_text(search_to_yaml(search))
     command = [sys.executable, "-m", "binaryduo", "search", "--file", str(file), "--out", str(out)]
