@@ -15,14 +15,13 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from _experiment import Row, Unit, Verdict
 
-import binaryduo as bd
 from binaryduo import training
 from binaryduo.data import Plan
 from binaryduo.training import Loop, Recipe, Stage
@@ -129,49 +128,9 @@ def measure(work: Unit) -> list[Row]:
         started = (folder / "recipe.yaml").exists()
         if work["stages"] == 1:
             training.train(recipe, folder, resume=started)
-        elif recipe.model.topology == "duo":
-            training.duo(recipe, folder, resume=started)
         else:
-            _quad(recipe, folder)
+            training.duo(recipe, folder, resume=started)
     return rows_of(work, folder)
-
-
-def _quad(recipe: Recipe, folder: Path) -> None:
-    """BinaryDuo-Q: half of every width, so that decoupling gives the baseline's own architecture back."""
-    assert recipe.finetune is not None
-    data = load_data(recipe)
-    example = next(iter(data.test.batches(Plan(256, False)))).images
-    baseline = build_model(replace(recipe, model=replace(recipe.model, levels=2)), data, "baseline")
-    coupled = bd.couple(baseline, example, levels=recipe.model.levels, topology="quad")
-    first, second = folder / "coupled", folder / "decoupled"
-    done = training.fit(
-        coupled,
-        data.train,
-        data.test,
-        recipe.train,
-        recipe.loop,
-        first,
-        resume=(first / "recipe.yaml").exists(),
-    )
-    binary = bd.decouple(coupled.eval(), example, topology="quad")
-    before = training.evaluate(binary, data.test, recipe.loop.test_batch).means()
-    tuned = training.fit(
-        binary,
-        data.train,
-        data.test,
-        recipe.finetune,
-        recipe.loop,
-        second,
-        resume=(second / "recipe.yaml").exists(),
-    )
-    summary = {
-        "recipe": recipe.name,
-        "coupled": asdict(done),
-        "decoupled_before": before,
-        "finetuned": asdict(tuned),
-    }
-    (folder / "recipe.yaml").write_text(training.to_yaml(recipe))
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
 
 
 def rows_of(work: Unit, folder: Path) -> list[Row]:
