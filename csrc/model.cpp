@@ -220,12 +220,16 @@ struct Model::Runner {
 
     void mean_copies(const Op& op) {
         const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
+        const uint32_t* index = reinterpret_cast<const uint32_t*>(op.weights);
         each_pixel(in, [&](size_t p) {
             const float* x = floats(op.input) + p * in.channels;
             float* y = floats(op.out_float) + p * out.channels;
-            std::memcpy(y, x, out.channels * sizeof(float));
-            for (size_t copy = 1; copy < op.copies; ++copy)
-                for (size_t c = 0; c < out.channels; ++c) y[c] += x[copy * out.channels + c];
+            std::memset(y, 0, out.channels * sizeof(float));
+            for (size_t copy = 0; copy < op.copies; ++copy)
+                for (size_t c = 0; c < out.channels; ++c) {
+                    const size_t i = copy * out.channels + c;
+                    y[c] += x[index ? index[i] : i];
+                }
             for (size_t c = 0; c < out.channels; ++c) y[c] /= float(op.copies);
         });
     }

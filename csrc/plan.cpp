@@ -9,6 +9,8 @@
 namespace binaryduo {
 namespace {
 
+constexpr uint64_t kAbsent = ~uint64_t(0);
+
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
 template <typename T>
@@ -29,7 +31,7 @@ float widen_half(uint16_t h) {
 // Where a block of `bytes` in the data section lies; null for the absent mark.
 const uint8_t* block(uint64_t offset, uint64_t bytes, const uint8_t* data, size_t data_bytes,
                      const std::string& what) {
-    if (offset == ~uint64_t(0)) return nullptr;
+    if (offset == kAbsent) return nullptr;
     // kGuard bytes behind every block may be read by a vector load; their content never matters.
     if (bytes > data_bytes || offset > data_bytes - bytes || data_bytes - bytes - offset < kGuard)
         refuse(what + " reaches past the end of the data section");
@@ -81,8 +83,10 @@ class OpReader {
         op.pw = read<uint32_t>(r + 44);
         op.copies = read<uint32_t>(r + 48);
         op.channels = read<uint32_t>(r + 52);
-        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold))
+        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold | kBitWeights))
             refuse(name + " has unknown flags");
+        if ((op.flags & kBitWeights) && (op.code != Code::kFloatConv || (op.flags & kHalfWeights)))
+            refuse(name + " has flags that do not go together");
         const bool weighted =
             op.code == Code::kBinaryConv || op.code == Code::kFloatConv || op.code == Code::kPointwise;
         for (int32_t t : {op.input, op.residual, op.out_float, op.out_bits})
@@ -107,9 +111,11 @@ class OpReader {
                 break;
             case Code::kMeanCopies: {
                 const Tensor& out = target(op.out_float, Kind::kFloat);
-                if (in.kind != Kind::kFloat || op.copies < 1 || op.copies > in.channels ||
-                    uint64_t(out.channels) * op.copies != in.channels || !same_size(in, out))
+                const bool listed = read<uint64_t>(r + 64) != kAbsent;
+                if (in.kind != Kind::kFloat || op.copies < 1 || op.copies > 256 || !same_size(in, out) ||
+                    (!listed && uint64_t(out.channels) * op.copies != in.channels))
                     refuse(name + " averages copies of another shape");
+                read_index(op, in, out, r);
                 break;
             }
             case Code::kPadChannels: {
@@ -189,6 +195,24 @@ class OpReader {
         }
     }
 
+    // The channels that a mean over copies reads, where they are not blocked.
+    void read_index(Op& op, const Tensor& in, const Tensor& out, const uint8_t* r) {
+        const uint64_t count = uint64_t(op.copies) * out.channels;
+        op.weights = find<uint8_t>(r, 64, count * sizeof(uint32_t), "list of channels");
+        for (uint64_t i = 0; op.weights && i < count; ++i)
+            if (read<uint32_t>(op.weights + i * sizeof(uint32_t)) >= in.channels)
+                refuse(name_ + " averages channels that its input does not have");
+    }
+
+    // One-bit or 16-bit weights of a float convolution, as the floats that its kernel reads.
+    static void widen_weights(Op& op, size_t count) {
+        op.float_weights.resize(count + kGuard / sizeof(float));
+        for (size_t i = 0; i < count; ++i)
+            op.float_weights[i] = op.flags & kHalfWeights ? widen_half(read<uint16_t>(op.weights + 2 * i))
+                                  : (op.weights[i / 8] >> (i % 8)) & 1 ? 1.0f
+                                                                       : -1.0f;
+    }
+
     void read_weighted(Op& op, const Tensor& in, const uint8_t* r) {
         if (op.channels < 1 || op.channels > (1u << 20) || op.copies < 1 || op.copies > 256)
             refuse(name_ + " has channels or copies out of range");
@@ -218,14 +242,12 @@ class OpReader {
             inputs = uint64_t(op.kh) * op.kw * (binary ? in.pixel_bytes() * 8 : in.channels);
             if (binary && inputs > 65535) refuse(name_ + " has more than 65535 inputs");
             if (inputs > (1u << 28)) refuse(name_ + " has too many inputs");
-            const uint64_t size = binary ? inputs / 8 : inputs * (op.flags & kHalfWeights ? 2 : 4);
-            op.weights = find<uint8_t>(r, 64, size * op.channels, "weights");
+            const uint64_t count = inputs * op.channels;
+            const bool bits = binary || (op.flags & kBitWeights);
+            op.weights = find<uint8_t>(
+                r, 64, bits ? (count + 7) / 8 : count * (op.flags & kHalfWeights ? 2 : 4), "weights");
             if (!op.weights) refuse(name_ + " has no weights");
-            if (!binary && (op.flags & kHalfWeights)) {
-                op.float_weights.resize(inputs * op.channels + kGuard / sizeof(float));
-                for (size_t i = 0; i < inputs * op.channels; ++i)
-                    op.float_weights[i] = widen_half(read<uint16_t>(op.weights + 2 * i));
-            }
+            if (!binary && (op.flags & (kHalfWeights | kBitWeights))) widen_weights(op, count);
         }
         read_epilogue(op, r, channels, height, width, inputs);
     }

@@ -30,13 +30,13 @@ enum class Code : uint32_t {
     kMaxPool = 3,     // floats; on bits it is OR, then XOR with the flip mask
     kAveragePool = 4,
     kPointwise = 5,    // floats -> epilogue
-    kMeanCopies = 6,   // the mean over the blocked copies of the channels
+    kMeanCopies = 6,   // the mean over copies of the channels: blocked ones, or those that `weights` lists
     kPadChannels = 7,  // channels appended, filled with zero
     kUnpack = 8,       // bits -> floats 0 and 1
     kConcat = 9,       // channels of two float tensors, one behind the other
 };
 
-enum Flags : uint32_t { kRelu = 1, kHalfWeights = 2, kIntegerThreshold = 4 };
+enum Flags : uint32_t { kRelu = 1, kHalfWeights = 2, kIntegerThreshold = 4, kBitWeights = 8 };
 
 // What happens to a convolution's sums before they are stored, channel by channel (see epilogue.h).
 // Null where a step is absent.
@@ -52,7 +52,7 @@ struct Op {
     const float* bias;
     const void* threshold;  // int32_t where kIntegerThreshold, else float
     const uint8_t* flip;
-    std::vector<float> float_weights;  // kHalfWeights, widened at load
+    std::vector<float> float_weights;  // kHalfWeights or kBitWeights, widened at load
     std::vector<int16_t>
         threshold16;  // kIntegerThreshold, for the 16-bit comparison; empty if K is too large
 

@@ -2,15 +2,17 @@
 
 import struct
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from binaryduo.engine import _native, reference
 from binaryduo.engine import format as duo
-from binaryduo.engine import reference
-from binaryduo.engine.program import Code
+from binaryduo.engine.blocks import pack_bits
+from binaryduo.engine.program import Code, Flag, Kind, Program
 from binaryduo.engine.runtime import PackedModel, load
 from binaryduo.errors import PackedFormatError
 from tests.engine.programs import Builder
@@ -18,7 +20,12 @@ from tests.engine.programs import Builder
 
 def build():
     b = Builder(5, 6, 6, seed=1)
-    stream = b.conv(0, 10, copies=2, out="both")
+    listed = b.tensor(Kind.FLOAT, 6, 6, 6)
+    b.add(Code.MEAN_COPIES, 0, out_float=listed, copies=2, weights=np.arange(12, dtype=np.uint32) % 5)
+    signs = b.conv(listed, 5)
+    b.program.ops[-1].weights = pack_bits(b.program.ops[-1].weights > 0)
+    b.program.ops[-1].flags |= Flag.BIT_WEIGHTS
+    stream = b.conv(signs, 10, copies=2, out="both")
     x = b.conv(b.binarize(b.program.ops[-1].out_float), 10, copies=2, out="both", residual=stream - 1)
     x = b.pool(x, Code.MAX_POOL, flip=True)
     return b, b.finish(b.conv(x, 4, (3, 3), padding=(0, 0)))
@@ -93,6 +100,18 @@ def sealed(content):
         duo.SECTION.pack_into(content, at, tag, crc, offset, length, used)
     content[188:192] = struct.pack("<I", zlib.crc32(content[:188]))
     return content
+
+
+def test_listed_channels_must_exist():
+    """Both readers refuse a list that names a channel beyond the input's, whatever the checksums say."""
+    forged = Program(BUILDER.program.tensors, [replace(op) for op in BUILDER.program.ops])
+    forged.ops[0].weights = np.full(12, 5, np.uint32)
+    content = duo.to_bytes(forged)
+    sections = duo.Sections(np.frombuffer(content, np.uint8), "test")
+    with pytest.raises(PackedFormatError, match="channels that its input does not have"):
+        duo.parse(sections)
+    with pytest.raises(ValueError, match="channels that its input does not have"):
+        _native.Model(sections.tensors, sections.ops, sections.data, 1)
 
 
 TABLES = range(24, duo.SECTION.unpack_from(CONTENT, duo.HEADER.size + 3 * duo.SECTION.size)[2])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from binaryduo.engine import _native, reference
-from binaryduo.engine.program import Code, Kind
+from binaryduo.engine.blocks import pack_bits
+from binaryduo.engine.program import Code, Flag, Kind
 from tests.engine.programs import Builder, load_program
 
 SETS = _native.available().split()
@@ -131,6 +132,22 @@ def test_other_operations(isa):
     w = b.tensor(Kind.FLOAT, 22, 3, 3)
     b.add(Code.CONCAT, z, residual=x, out_float=w)
     check(b, b.pool(w, Code.AVERAGE_POOL, (3, 3), (1, 1)))
+
+
+def test_listed_channels(isa):
+    b = Builder(12, 6, 6, seed=10)
+    y = b.tensor(Kind.FLOAT, 5, 6, 6)
+    b.add(Code.MEAN_COPIES, 0, out_float=y, copies=3, weights=b.rng.integers(0, 12, 15).astype(np.uint32))
+    check(b, b.pool(y, Code.AVERAGE_POOL, (2, 2), (2, 2)))
+
+
+@pytest.mark.parametrize("outputs", [1, 16, 37])
+def test_one_bit_weights_on_floats(isa, outputs):
+    b = Builder(7, 6, 6, seed=11)
+    x = b.conv(0, outputs, binary=False)
+    op = b.program.ops[-1]
+    op.weights, op.flags = pack_bits(op.weights > 0), op.flags | Flag.BIT_WEIGHTS
+    check(b, x)
 
 
 def test_unknown_instruction_set(monkeypatch):

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
 import binaryduo as bd
 from binaryduo.engine import reference
-from binaryduo.engine.program import Code
+from binaryduo.engine.program import Code, Flag
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.nn import BinaryConv2d, BinaryLinear, QuantAct
+from tests.random_nets import RandomNet
 
 
 def trained_like(model, seed=0):
@@ -72,6 +75,30 @@ def small(*layers):
     )
 
 
+class Pieces(nn.Module):
+    """Concatenated bits, slices, numbers, operations in place, a one-bit layer on floats."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 12, 3, padding="same")
+        self.norm = nn.BatchNorm2d(12)
+        self.act = QuantAct()
+        self.joined = BinaryConv2d(29, 14, 3, padding=1)
+        self.bn = nn.BatchNorm2d(14)
+        self.relu = nn.ReLU(inplace=True)
+        self.on_floats = BinaryConv2d(14, 10, 3, padding="same")
+        self.pool = nn.AdaptiveMaxPool2d(2)
+        self.head = nn.Linear(40, 5)
+
+    def forward(self, x):
+        bits = self.act(self.norm(self.stem(x)))
+        joined = torch.cat([bits, bits[:, 2:7], F.pad(bits, (0, 0, 0, 0, 0, 0))], 1)
+        y = self.bn(self.joined(joined[..., ::2, ::2]))
+        z = self.relu(y)
+        y = 2 * (y + z) / 4 - 0.5
+        return self.head(self.pool(self.on_floats(1 - y)).flatten(1))
+
+
 class Streams(nn.Module):
     """Additions, concatenations, padding and functional calls as a user would write them."""
 
@@ -113,13 +140,33 @@ class Streams(nn.Module):
         ),
         small(BinaryConv2d(24, 20, 3), nn.BatchNorm2d(20), nn.ReLU(), QuantAct(), nn.Conv2d(20, 4, 1)),
         Streams(),
+        Pieces(),
     ],
-    ids=["pooled", "bits pooled", "normed pooled", "averaged", "flattened", "biased", "streams"],
+    ids=["pooled", "bits pooled", "normed pooled", "averaged", "flattened", "biased", "streams", "pieces"],
 )
 def test_parts(model, tmp_path):
     trained_like(model)
     _, _, agree = check_pack(model, torch.randn(6, 3, 8, 8), tmp_path / "net.duo")
     assert agree.mean() >= 0.8
+
+
+def test_one_bit_layers_stay_one_bit(tmp_path):
+    _, loaded, _ = check_pack(trained_like(Pieces()), torch.randn(2, 3, 8, 8), tmp_path / "net.duo")
+    ops = {op.name: op for op in loaded.program.ops}
+    assert ops["joined"].code == Code.BINARY_CONV
+    assert ops["on_floats"].flags & Flag.BIT_WEIGHTS
+    assert ops["on_floats"].weights.size == 14 * 9 * 10 // 8 + 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), levels=st.integers(2, 4))
+def test_random_networks(seed, levels, tmp_path_factory):
+    """Networks that users might write, decoupled where need be, give PyTorch's answers."""
+    model = RandomNet(seed, levels).eval()
+    x = torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(seed))
+    model = bd.decouple(model, x) if levels > 2 else model
+    _, _, agree = check_pack(model, x, tmp_path_factory.mktemp("net") / "net.duo")
+    assert agree.mean() >= 0.5  # images with a value within rounding of its threshold may part
 
 
 def test_the_model_is_untouched_and_float16_halves_the_file(tmp_path):
@@ -143,7 +190,7 @@ def test_the_model_is_untouched_and_float16_halves_the_file(tmp_path):
         (nn.Sequential(nn.Conv2d(3, 4, 1), QuantAct(3)), r"module '1' \(QuantAct\).*3 levels.*bd.decouple"),
         (nn.Sequential(nn.Conv2d(3, 6, 1), nn.GELU()), r"module '1' \(GELU\) cannot be packed"),
         (nn.Sequential(nn.Conv2d(3, 6, 1, groups=3)), "grouped"),
-        (nn.Sequential(BinaryConv2d(3, 6, 1)), "its input is not"),
+        (nn.Sequential(nn.AdaptiveAvgPool2d(3)), "not all of one size"),
         (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),
         (nn.Sequential(nn.MaxPool2d(2, ceil_mode=True)), "ceil_mode"),
     ],

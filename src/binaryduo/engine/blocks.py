@@ -79,3 +79,12 @@ def float_weights(weights: NDArray[Any]) -> NDArray[Any]:
     [0.0, 2.0, 1.0, 3.0]
     """
     return to_blocks(np.moveaxis(weights, 1, -1).reshape(len(weights), -1), FLOAT_BLOCK)
+
+
+def sign_weights(signs: NDArray[Any]) -> NDArray[np.uint8]:
+    """(O, C, kh, kw) of signs -> bits in the order of `float_weights`; a weight of +1 is a set bit.
+
+    >>> sign_weights(np.array([1.0, -1.0, 1.0]).reshape(1, 3, 1, 1)).tolist()
+    [5]
+    """
+    return pack_bits(float_weights(signs) > 0)

@@ -191,12 +191,11 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         return data[offset : offset + size].view(dtype)
 
     if code in CONVOLUTIONS:
-        dtype = "<f2" if flags & Flag.HALF_WEIGHTS else "<f4"
-        inputs = program.inputs_of(op)
-        binary = code == Code.BINARY_CONV
-        op.weights = view(
-            "weights", "u1" if binary else dtype, (inputs // 8 if binary else inputs) * op.channels
-        )
+        count = program.inputs_of(op) * op.channels
+        if code == Code.BINARY_CONV or flags & Flag.BIT_WEIGHTS:
+            op.weights = view("weights", "u1", (count + 7) // 8)
+        else:
+            op.weights = view("weights", "<f2" if flags & Flag.HALF_WEIGHTS else "<f4", count)
         if op.weights is None:
             raise ValueError(f"operation {name!r} has no weights")
     if code in WITH_EPILOGUE:
@@ -207,4 +206,10 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         op.flip = view("flip", "u1", op.copies * ((op.channels + 7) // 8))
     elif code == Code.MAX_POOL:
         op.flip = view("flip", "u1", source.pixel_bytes)
+    elif code == Code.MEAN_COPIES and offsets["weights"] != ABSENT:
+        if op.out_float < 0:
+            raise ValueError(f"operation {name!r} writes nothing")
+        op.weights = view("weights", "<u4", op.copies * program.tensors[op.out_float].channels)
+        if op.weights is not None and int(op.weights.max(initial=0)) >= source.channels:
+            raise ValueError(f"operation {name!r} averages channels that its input does not have")
     return op

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from binaryduo.engine import program as ir
-from binaryduo.engine.blocks import binary_weights, float_weights, pack_bits
+from binaryduo.engine.blocks import binary_weights, float_weights, pack_bits, sign_weights
 from binaryduo.engine.folding import Step, fold_floats, fold_integers
 from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import GraphError
@@ -61,6 +61,7 @@ class Value:
     stored: int = -1  # the tensor that holds it as floats
     bits: int = -1  # the tensor that holds it as bits, if it is an activation
     act: int = -1  # bits of the activation behind it, stored beside the floats
+    binary: bool = False  # zeros and ones alone, though they may be stored as floats
 
 
 class Lowering:
@@ -119,6 +120,15 @@ class Lowering:
             else:
                 self.store(value)
         return value.stored
+
+    def as_bits(self, value: Value) -> int:
+        """The number of the tensor of bits that holds a binary value, as a concatenation of bits is."""
+        if value.bits < 0:
+            value.bits = self.tensor(f"{value.node.name}.bits", Kind.BITS, value.shape)
+            half = np.full(value.shape[0], 0.5, np.float32)
+            op = Op(value.node.name, Code.POINTWISE, self.floats(value), channels=value.shape[0])
+            self.program.ops.append(replace(op, out_bits=value.bits, threshold=half))
+        return value.bits
 
     def store(self, value: Value) -> None:
         """Emit a pending value as floats, and as bits too if an activation uses it."""
@@ -180,7 +190,7 @@ class Lowering:
                 node,
                 f"it has {module.levels} levels. Make it binary first: bd.decouple(model, example_input)",
             )
-        result = Value(node, value.shape)
+        result = Value(node, value.shape, binary=True)
         pending = value.pending
         if pending is not None and pending.residual < 0 and len(self.users(value.node)) == 1:
             result.bits = self.thresholds(node, pending)
@@ -239,9 +249,10 @@ class Lowering:
         else:
             if module.groups != 1 or module.dilation != (1, 1):
                 raise self.refuse(node, "grouped and dilated convolutions are not supported")
-            if module.padding_mode != "zeros" or isinstance(module.padding, str):
-                raise self.refuse(node, "padding must be given in zeros, as numbers")
-            kernel, stride, padding = weight.shape[2:], module.stride, module.padding  # type: ignore[assignment]
+            if module.padding_mode != "zeros":
+                raise self.refuse(node, "only padding with zeros is supported")
+            kernel, stride = weight.shape[2:], module.stride  # type: ignore[assignment]
+            padding = self.padding(node, module)
         channels = len(weight)
         size = tuple(
             (n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True)
@@ -249,28 +260,42 @@ class Lowering:
         op = Op(node.target, Code.FLOAT_CONV, -1, kernel=tuple(kernel), stride=stride, padding=padding)  # type: ignore[arg-type]
         op.channels = channels
         scale, reach = torch.ones((), dtype=torch.float64), None
-        if is_binary_weight(module):
-            if value.bits < 0:
-                raise self.refuse(
-                    node, "its weights are one bit but its input is not: put a bd.nn.QuantAct before it"
-                )
-            op.code, op.input = Code.BINARY_CONV, value.bits
+        if is_binary_weight(module) and value.binary:
+            op.code, op.input = Code.BINARY_CONV, self.as_bits(value)
             binary = binarize_weight(weight)
             scale, reach = binary.abs().flatten()[0], weight[0].numel()
             op.weights = binary_weights(binary.numpy(), self.program.tensors[op.input].copies)
             if reach > 65535:
                 raise self.refuse(node, f"it has {reach} inputs, and a one-bit layer may have 65535")
+        elif is_binary_weight(module):  # bits on disk, but sums of floats
+            op.input = self.floats(value)
+            op.flags |= Flag.BIT_WEIGHTS
+            op.weights = sign_weights(binarize_weight(weight).numpy())
         else:
             op.input = value.bits if value.bits >= 0 else self.floats(value)
             dtype = np.float16 if self.half else np.float32
             op.flags |= Flag.HALF_WEIGHTS * self.half
             op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
         pending = Pending(op, (channels, *size), reach, scale)  # type: ignore[arg-type]
+        if op.flags & Flag.BIT_WEIGHTS:
+            size_of_weights = binarize_weight(weight).abs().flatten()[0]
+            self.affine(pending, size_of_weights.expand(channels), torch.zeros(channels), 1)
+            pending.steps.append(lambda x: x * size_of_weights)
         if wide.bias is not None:
             self.affine(pending, torch.ones(channels), wide.bias.detach(), 1)
             bias = wide.bias.detach()
             pending.steps.append(lambda x: x + bias)
         return Value(node, pending.out_shape, pending)
+
+    def padding(self, node: fx.Node, module: nn.Conv2d) -> tuple[int, int]:
+        """Zeros above and on the left; the same are below and on the right."""
+        if not isinstance(module.padding, str):
+            return module.padding  # type: ignore[return-value]
+        if module.padding == "valid":
+            return 0, 0
+        if any(k % 2 == 0 for k in module.kernel_size):
+            raise self.refuse(node, "padding='same' with an even kernel is not the same on both sides")
+        return tuple(k // 2 for k in module.kernel_size)  # type: ignore[return-value]
 
     def affine(self, pending: Pending, slope: Tensor, offset: Tensor, copies: int) -> None:
         """Put slope · value + offset behind what is pending; with copies, blocked."""

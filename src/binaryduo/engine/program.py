@@ -53,6 +53,7 @@ class Flag(IntFlag):
     RELU = 1
     HALF_WEIGHTS = 2
     INTEGER_THRESHOLD = 4
+    BIT_WEIGHTS = 8  # a float convolution whose weights are -1 and +1
 
 
 @dataclass
@@ -89,7 +90,8 @@ class Tensor:
 class Op:
     """One operation. Tensors are given by their number in the program, -1 where there is none.
 
-    `channels` counts the sums, before copies; for PAD_CHANNELS it is the number of zeros in front.
+    `channels` counts the sums, before copies; for PAD_CHANNELS it is the number of zeros in front. The
+    `weights` of MEAN_COPIES, where it has any, are the channels that it averages: copies × C numbers.
     Arrays are as they lie in the file: see `binaryduo.engine.blocks`.
     """
 

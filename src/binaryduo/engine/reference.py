@@ -51,7 +51,8 @@ def step(program: Program, op: Op, values: list[Values | None]) -> dict[int, Val
         windows = _windows(source, op).astype(np.float32)  # (N, H, W, kh, kw, C)
         return {op.out_float: windows.mean(axis=(3, 4), dtype=np.float32)}
     if op.code == Code.MEAN_COPIES:
-        split = source.reshape(*source.shape[:3], op.copies, -1).astype(np.float32)
+        chosen = source if op.weights is None else source[..., op.weights.astype(np.int64)]
+        split = chosen.reshape(*source.shape[:3], op.copies, -1).astype(np.float32)
         return {op.out_float: split.mean(axis=3, dtype=np.float32)}
     if op.code == Code.PAD_CHANNELS:
         behind = program.tensors[op.out_float].channels - op.channels - source.shape[-1]
@@ -88,7 +89,10 @@ def weight_signs(program: Program, op: Op) -> NDArray[np.int8]:
 
 def _float_weights(program: Program, op: Op) -> NDArray[np.float32]:
     assert op.weights is not None
-    return from_blocks(op.weights, op.channels, FLOAT_BLOCK).astype(np.float32)
+    weights = op.weights
+    if op.flags & Flag.BIT_WEIGHTS:
+        weights = unpack_bits(weights.astype(np.uint8), program.inputs_of(op) * op.channels) * 2.0 - 1.0
+    return from_blocks(weights, op.channels, FLOAT_BLOCK).astype(np.float32)
 
 
 def _windows(x: Values, op: Op, fill: float = 0) -> Values:

@@ -47,7 +47,7 @@ class Recorder(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if isinstance(value, Tensor):
-            self.kept[n.name] = value
+            self.kept[n.name] = value.clone()  # an operation in place may change it later
             if n.all_input_nodes:
                 self.sources[n.name] = n.all_input_nodes[0].name
         return value
