@@ -3,6 +3,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "model.h"
@@ -84,11 +86,29 @@ nb::list profile(PyModel& self, Images images) {
     return result;
 }
 
+// Cycles a second of the core at work: additions that wait for each other take one cycle each.
+double cycles_per_second() {
+    nb::gil_scoped_release release;
+    double best = 0;
+    for (int round = 0; round < 5; ++round) {
+        const auto start = std::chrono::steady_clock::now();
+        uint64_t sum = 0;
+        for (int i = 0; i < 2'000'000; ++i) {
+            sum += 1;
+            asm volatile("" : "+r"(sum));  // so that the compiler adds every one
+        }
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        best = std::max(best, double(sum) / taken.count());
+    }
+    return best;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
     m.doc() = "The native engine: see binaryduo.engine.runtime, which is its only caller.";
     m.def("available", &binaryduo::available_kernels, "Instruction sets this CPU can run, best first.");
+    m.def("cycles_per_second", &cycles_per_second, "The clock of the core at work, measured.");
     nb::class_<PyModel>(m, "Model")
         .def(nb::init<Bytes, Bytes, Bytes, size_t>(), "tensors"_a, "ops"_a, "data"_a, "threads"_a)
         .def("run", &run, "images"_a)

@@ -16,6 +16,10 @@ def infer(
         typer.Option(help="Networks with their batch sizes; `none` for the single layers only."),
     ] = "resnet18:1,alexnet:1,vgg7:1,vgg7:256",
     layers: Annotated[bool, typer.Option(help="Also single 3×3 binary convolutions.")] = True,
+    growth: Annotated[bool, typer.Option(help="Also how cost grows with channels and batch.")] = True,
+    memory: Annotated[
+        bool, typer.Option(help="Also each engine's memory, in processes of their own.")
+    ] = True,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each engine; its best one counts.")] = 12,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the numbers here, as JSON.")] = None,
 ) -> None:
@@ -28,10 +32,11 @@ def infer(
     import json
     import tempfile
 
-    from binaryduo.engine import benchmark
+    from binaryduo.engine import _native, benchmark
     from binaryduo.engine.peer_networks import Networks
     from binaryduo.engine.peers import LAYER_MAKERS
     from binaryduo.errors import ArgumentError
+    from binaryduo.files import write_synced
 
     try:
         counts = [int(t) for t in threads.split(",")]
@@ -43,10 +48,13 @@ def infer(
     except ValueError:
         raise ArgumentError("give --threads as 1,2 and --networks as resnet18:1,vgg7:256") from None
     results: list[Measured] = []
+    files: Networks | None = None
 
     def measure(title: str, makers: dict[str, object], count: int, products: float = 0) -> None:
         measured = benchmark.compare(title, makers, count, rounds)  # type: ignore[arg-type]
         measured.products = products
+        measured.hertz = _native.cycles_per_second() if products else 0.0
+        measured.memory = files.memory() if files is not None and memory and count == counts[0] else {}
         results.append(measured)
         _show(measured)
 
@@ -64,27 +72,61 @@ def infer(
             for count in counts:
                 makers = {key: (lambda m=make, t=count: m(t)) for key, make in files.makers().items()}
                 measure(f"{name}, batch {batch}", makers, count)
-    print(f"peak memory of this process, all engines loaded: {benchmark.peak_memory() / 2**20:,.0f} MiB")
+    rows = [
+        row | {"threads": count} for count in counts for row in (benchmark.growth(count) if growth else [])
+    ]
+    _show_growth(rows)
     if out is not None:
-        out.write_text(json.dumps([m.as_dict() for m in results], indent=1, ensure_ascii=False) + "\n")
+        found = {"rows": [m.as_dict() for m in results], "growth": rows}
+        write_synced(out, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _show(measured: "Measured") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from binaryduo.engine import _native
+    from binaryduo.engine.benchmark import BOUNDS
+
     plural = "s" if measured.threads > 1 else ""
     table = Table(title=f"{measured.title}, {measured.threads} thread{plural}", title_justify="left")
     table.add_column("engine")
-    for title in ("time", "× ours", *(["GMAC/s"] if measured.products else [])):
+    more = ["GMAC/s", "MAC/cycle"] if measured.products else ["memory"] if measured.memory else []
+    for title in ("time", "× ours", *more):
         table.add_column(title, justify="right")
     for name, seconds in sorted(measured.seconds.items(), key=lambda item: item[1]):
         time = f"{1e3 * seconds:.3f} ms"
-        speed = [f"{measured.products / seconds / 1e9:.0f}"] if measured.products and seconds else []
-        table.add_row(name, time, f"{measured.ratio(name):.2f}", *speed)
+        rate = measured.products / seconds
+        cells = [f"{rate / 1e9:.0f}", f"{rate / measured.hertz:.0f}"] if measured.products else []
+        if measured.memory:
+            held = measured.memory.get(name)
+            cells = [f"{held.network / 1e6:.0f} MB" if held else ""]
+        table.add_row(name, time, f"{measured.ratio(name):.2f}", *cells)
     for name in measured.absent:
-        table.add_row(name, "not run", "", *([""] if measured.products else []))
+        table.add_row(name, "not run", "", *([""] * len(more)))
     console = Console()
     console.print(table)
     for name, why in measured.absent.items():
         console.print(f"{name}: {why}", highlight=False)
+    isa = _native.available().split()[0]
+    if measured.products and isa in BOUNDS:
+        console.print(
+            f"the bound of the {isa} kernel: {BOUNDS[isa]:.0f} MAC/cycle a thread at "
+            f"{measured.hertz / 1e9:.2f} GHz, as measured",
+            highlight=False,
+        )
+
+
+def _show_growth(rows: list[dict[str, object]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    for what in dict.fromkeys(row["what"] for row in rows):
+        table = Table(title=f"How cost grows with the {what}", title_justify="left")
+        unit = "ms an image" if "batch" in str(what) else "ns a million MAC"
+        for title in ("threads", "size", "time", unit):
+            table.add_column(title, justify="right")
+        for row in (r for r in rows if r["what"] == what):
+            time = f"{1e3 * float(str(row['seconds'])):.3f} ms"
+            table.add_row(str(row["threads"]), str(row["size"]), time, f"{float(str(row['unit'])):.3f}")
+        Console().print(table)

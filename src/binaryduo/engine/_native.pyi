@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 def available() -> str: ...
+def cycles_per_second() -> float: ...
 
 class Model:
     def __init__(

@@ -5,15 +5,21 @@ the processor time of the process is taken, which other programs on the machine 
 threads it is the time on the clock.
 """
 
-import resource
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from binaryduo.engine.peers import Absent, Candidate
+from binaryduo.engine.memory import Memory
+from binaryduo.engine.peer_networks import Networks
+from binaryduo.engine.peers import Absent, Candidate, ours_layer
 
 SHAPES = ((64, 56), (128, 28), (256, 14), (512, 7))
+BOUNDS = {
+    "avx2": 768 / 9 * 4
+}  # products a cycle at most, of a core and an instruction set: docs/performance.md
 
 
 @dataclass
@@ -25,6 +31,8 @@ class Measured:
     seconds: dict[str, float] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     products: float = 0  # multiply-accumulates of one call, where that means something
+    hertz: float = 0  # cycles a second, measured beside it
+    memory: dict[str, Memory] = field(default_factory=dict)
 
     def ratio(self, peer: str) -> float:
         """How many times as long the peer takes.
@@ -41,6 +49,8 @@ class Measured:
             "milliseconds": {k: round(1e3 * v, 4) for k, v in self.seconds.items()},
             "ratios": {k: round(self.ratio(k), 2) for k in self.seconds if k != "binaryduo"},
             "absent": self.absent,
+            **({"cycles_per_second": round(self.hertz)} if self.hertz else {}),
+            **({"memory_bytes": {k: m.network for k, m in self.memory.items()}} if self.memory else {}),
         }
 
 
@@ -97,6 +107,25 @@ def _turns(budget: float) -> Iterator[int]:
         count += 1
 
 
-def peak_memory() -> int:
-    """The most memory that this process has held so far, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def growth(threads: int, rounds: int = 5) -> list[dict[str, Any]]:
+    """Our engine alone, as the channels of a layer grow and as the batch of a network does.
+
+    Rows with `what`, `size`, `seconds` of a call and `unit`: nanoseconds a million multiply-accumulates for
+    layers, milliseconds an image for the network. Cost is linear where `unit` stays the same.
+    """
+    rows: list[dict[str, Any]] = []
+    for channels in (32, 64, 128, 256, 512):
+        seconds = compare("", {"binaryduo": lambda c=channels: ours_layer(c, 14, threads)}, threads, rounds)  # type: ignore[misc]
+        taken = seconds.seconds["binaryduo"]
+        millions = 9 * channels * channels * 14 * 14 / 1e6
+        rows.append({"what": "channels of a 3×3 layer, 14×14", "size": channels, "seconds": taken})
+        rows[-1]["unit"] = 1e9 * taken / millions
+    with tempfile.TemporaryDirectory() as folder:
+        for batch in (1, 2, 4, 16, 64, 256):
+            network = Networks("vgg7", batch, Path(folder))
+            seconds = compare("", {"binaryduo": lambda n=network: n.ours(threads)}, threads, rounds)  # type: ignore[misc]
+            taken = seconds.seconds["binaryduo"]
+            rows.append(
+                {"what": "batch of VGG-7", "size": batch, "seconds": taken, "unit": 1e3 * taken / batch}
+            )
+    return rows

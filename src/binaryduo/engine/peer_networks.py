@@ -2,9 +2,11 @@
 
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from binaryduo.engine.memory import Memory, memory_of
 from binaryduo.engine.peers import Candidate, need, onnx_call, openvino_call, torch_call
 
 
@@ -62,6 +64,21 @@ class Networks:
         model = openvino.Core().read_model(str(self.onnx_file()))
         model.reshape(list(self.images.shape))
         return Candidate("OpenVINO fp32", openvino_call(model, threads))
+
+    def memory(self) -> dict[str, Memory]:
+        """What each engine needs to hold and run the network with one thread; an absent one is left out."""
+        shape = tuple(self.images.shape)
+        found = {"binaryduo": memory_of("binaryduo", self.packed, shape)}
+        found["PyTorch fp32"] = memory_of("torch", Path(self.name), shape)
+        int8 = self.folder / f"{self.name}-int8.onnx"
+        for name, engine, file in (
+            ("ONNX Runtime fp32", "onnxruntime", self._onnx),
+            ("ONNX Runtime int8", "onnxruntime", int8 if int8.exists() else None),
+            ("OpenVINO fp32", "openvino", self._onnx),
+        ):
+            if file is not None and find_spec(engine) is not None:
+                found[name] = memory_of(engine, file, shape)
+        return found
 
     def makers(self) -> dict[str, Callable[[int], Candidate]]:
         return {
