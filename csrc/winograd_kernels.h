@@ -1,6 +1,7 @@
 // The kernels of winograd.h, written once with vectors of eight floats and compiled once for each instruction
 // set. Include with WINOGRAD_NAMESPACE defined.
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -12,45 +13,11 @@ namespace winograd {
 namespace WINOGRAD_NAMESPACE {
 namespace {
 
-typedef float v8 __attribute__((vector_size(32)));
-typedef float v8u __attribute__((vector_size(32), aligned(4)));
+#include "vectors.h"
 
 constexpr long TILES = 48;  // tiles that go through all steps together, so that they stay in the cache
 constexpr long ROWS = 6;  // rows and columns of the matrix product's inner block: 6 × 16 fills the registers
 constexpr long COLUMNS = 16;
-
-inline long up(long n, long to) { return (n + to - 1) / to * to; }
-
-inline v8 load(const float* p) { return *reinterpret_cast<const v8u*>(p); }
-inline void store(float* p, v8 v) { *reinterpret_cast<v8u*>(p) = v; }
-
-// Eight floats of which at least the first is in the array that ends at `end`. A pixel's last channels may be
-// followed by those of the next pixel: these lanes are never used.
-inline v8 load_before(const float* p, const float* end) {
-    if (p + 8 <= end) return load(p);
-    v8 v = {};
-    std::memcpy(&v, p, (end - p) * sizeof(float));
-    return v;
-}
-
-// The first n of eight floats, without touching what follows them.
-inline void store_some(float* p, v8 v, long n) {
-    if (n >= 8) return store(p, v);
-    const float* from = reinterpret_cast<const float*>(&v);
-    if (n & 4) std::memcpy(p, from, 16), p += 4, from += 4;
-    if (n & 2) std::memcpy(p, from, 8), p += 2, from += 2;
-    if (n & 1) *p = *from;
-}
-
-struct FreeAligned {
-    void operator()(float* p) const { std::free(p); }
-};
-using Buffer = std::unique_ptr<float[], FreeAligned>;
-Buffer buffer(long floats) {
-    float* p = static_cast<float*>(std::aligned_alloc(64, up(floats * sizeof(float), 64)));
-    std::memset(p, 0, floats * sizeof(float));
-    return Buffer(p);
-}
 
 // --- the transforms in one dimension; `s` is the distance between elements ---------------------------------
 
@@ -202,14 +169,6 @@ inline void block(const float* a, long row, long next, const float* b, long b_ne
         store(c + i * c_row, c0[i]);
         store(c + i * c_row + 8, c1[i]);
     }
-}
-
-template <typename Work>
-void parallel(int threads, Work work) {
-    std::vector<std::thread> others;
-    for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
-    work(0);
-    for (auto& other : others) other.join();
 }
 
 // V[p][panel of 16 outputs][input][16], zero where there is no output.

@@ -1,4 +1,4 @@
-"""How a step is computed: plainly, with this package's fast convolutions, or compiled. Chosen by measuring.
+"""How a step is computed: plainly, with this package's fast kernels, or compiled. Chosen by measuring.
 
 eager     PyTorch as it is, channels_last
 compile   torch.compile; needs a C++ compiler or a GPU, and half a minute to begin with
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.data.progress import console
-from binaryduo.training import fastconv
+from binaryduo.training import fastconv, fastnorm
 
 COMPILE_PAYS_AFTER = 20 * 60  # seconds: a shorter run would spend too much of its time on compiling
 
@@ -27,14 +27,20 @@ def fast_applies(model: nn.Module, device: torch.device) -> bool:
     return device.type == "cpu" and fastconv.available() and any(fastconv.suits(m) for m in model.modules())
 
 
+def remove_fast(model: nn.Module) -> None:
+    """The model as it computes by itself again."""
+    fastconv.remove(model)
+    fastnorm.remove(model)
+
+
 def prepare(model: nn.Module, engine: str) -> nn.Module:
     """The forward pass of the model under an engine; the parameters stay the model's own."""
     if engine == "fast" and not fastconv.available():
         say("engine fast: its native part is not installed here; eager is used, equal to rounding")
     elif engine == "fast":
         fastconv.keep_memory()
-        if not fastconv.install(model):
-            say("engine fast: no convolution of this network can use it")
+        if not fastconv.install(model) + fastnorm.install(model):
+            say("engine fast: nothing in this network can use it")
     if engine == "compile":
         compiled = torch.compile(model, dynamic=False)
         assert isinstance(compiled, nn.Module)
@@ -73,7 +79,7 @@ def measure(
             reason = (str(error).strip().splitlines() or ["no message"])[0][:200]
             say(f"engine {engine} is not used: {type(error).__name__}: {reason}")
         finally:
-            fastconv.remove(model)
+            remove_fast(model)
             with torch.no_grad():
                 for name, tensor in model.state_dict().items():
                     tensor.copy_(before[name])

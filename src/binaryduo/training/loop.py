@@ -22,10 +22,10 @@ from binaryduo.data.memory import IGNORED
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
-from binaryduo.training import checkpoint, choices, fastconv, nonfinite, schedule, synced_norm
+from binaryduo.training import checkpoint, choices, nonfinite, schedule, synced_norm
 from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
 from binaryduo.training.display import Display
-from binaryduo.training.engines import prepare, say
+from binaryduo.training.engines import prepare, remove_fast, say
 from binaryduo.training.evaluation import Counts, correct, evaluate
 from binaryduo.training.recipe import Loop, Recipe, Stage
 from binaryduo.training.runlog import Metrics, RunFolder
@@ -157,7 +157,7 @@ class Trainer:
                 raise
             raise lost from error
         finally:
-            fastconv.remove(self.model)
+            remove_fast(self.model)
             if metrics is not None:
                 metrics.close()
             if self.fabric.world_size > 1:
@@ -215,6 +215,7 @@ class Trainer:
         self.fabric.backward(loss)
         value = loss.item()
         if not math.isfinite(value):
+            remove_fast(self.model)  # so that every module's own output can be looked at
             raise nonfinite.report(value, progress.step, epoch, lr, self.model, images)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,176 @@
+"""The engine "fast", its second part: BN and the quantized activation behind it as one operation in training.
+
+The normalised values are never stored: the forward pass writes levels, the backward pass computes the values
+again from BN's input. The copies of a decoupled network share one set of statistics, and their gradients one
+pass. Results differ from PyTorch's by rounding, so a value within rounding of a threshold may fall on the
+other side of it.
+"""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.copies import CopiedBatchNorm2d
+from binaryduo.errors import GraphError
+from binaryduo.nn import QuantAct
+from binaryduo.tracing import trace
+
+try:
+    from binaryduo.training import _norm
+except ImportError:  # installed without its native part
+    _norm = None  # type: ignore[assignment]
+
+MARK = "_binaryduo_quantized"  # an attribute of tensors that are levels already
+
+
+def available() -> bool:
+    """Whether the native part is installed."""
+    return _norm is not None
+
+
+def _addresses(*tensors: Tensor) -> Any:
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+class _NormAct(torch.autograd.Function):
+    """x (N, C, H, W) -> levels (N, copies * C, H, W), mean (C,), variance (C,); float32 on the CPU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, copies: int, levels: int, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x = x.detach().contiguous(memory_format=torch.channels_last)
+        weight, bias = weight.detach().contiguous(), bias.detach().contiguous()
+        n, channels, height, width = x.shape
+        size = (n, copies * channels, height, width)
+        out = torch.empty(size, memory_format=torch.channels_last)
+        mean, var = torch.empty(channels), torch.empty(channels)
+        ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
+        before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
+        arguments: Any = [*before, eps, levels, *ctx.shape, *after, torch.get_num_threads()]
+        _norm.forward(*arguments)
+        ctx.save_for_backward(x, weight, bias, mean, var)
+        ctx.mark_non_differentiable(mean, var)
+        return out, mean, var
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, mean, var = ctx.saved_tensors
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
+        before, after = _addresses(x, grad, weight, bias, mean, var), _addresses(dx, dweight, dbias)
+        arguments: Any = [*before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()]
+        _norm.backward(*arguments)
+        return dx, dweight, dbias, None, None, None
+
+
+def normalise(
+    x: Tensor, weight: Tensor, bias: Tensor, copies: int, levels: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise by the batch's own statistics and quantize; returns the levels, the mean and the variance."""
+    out: tuple[Tensor, Tensor, Tensor] = _NormAct.apply(x, weight, bias, copies, levels, eps)  # type: ignore[no-untyped-call]
+    return out
+
+
+def suits(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether a normalisation and the activation behind it are of the kinds that are computed together.
+
+    >>> suits(nn.BatchNorm2d(8), QuantAct(3)), suits(nn.BatchNorm2d(8), QuantAct(2, ste="swishsign"))
+    (True, False)
+    """
+    return (
+        type(norm) in (nn.BatchNorm2d, CopiedBatchNorm2d)  # not a synchronised one
+        and isinstance(norm, nn.BatchNorm2d)
+        and norm.affine
+        and norm.momentum is not None
+        and type(act) is QuantAct
+        and act.levels is not None
+        and act.ste == "relu1"
+        and act.slope in (None, 1.0)
+        and not act.soft
+    )
+
+
+def pairs(model: nn.Module) -> list[tuple[nn.BatchNorm2d, QuantAct]]:
+    """The normalisations of which an activation, and nothing else, reads the output in training.
+
+    >>> net = nn.Sequential(nn.BatchNorm2d(4), QuantAct(), nn.BatchNorm2d(4), nn.ReLU())
+    >>> pairs(net) == [(net[0], net[1])]
+    True
+    """
+    was = model.training
+    try:
+        graph = trace(model.train())
+    except GraphError:
+        return []
+    finally:
+        model.train(was)
+    calls = [node for node in graph.nodes if node.op == "call_module"]
+    modules = {node: model.get_submodule(str(node.target)) for node in calls}
+    used = Counter(id(module) for module in modules.values())
+    found = []
+    for node, norm in modules.items():
+        reader = next(iter(node.users), None)
+        act = modules.get(reader) if reader is not None and len(node.users) == 1 else None
+        if act is not None and suits(norm, act) and used[id(norm)] == used[id(act)] == 1:
+            found.append((norm, act))
+    return found  # type: ignore[return-value]
+
+
+def install(model: nn.Module) -> int:
+    """Let the model's pairs of normalisation and activation be one operation in training; returns how many.
+
+    The modules stay what they are: only their `forward` is shadowed.
+    """
+    found = pairs(model) if available() else []
+    for norm, act in found:
+        norm.__dict__["forward"] = _NormShadow(norm, act)
+        act.__dict__["forward"] = _ActShadow(act)
+    return len(found)
+
+
+def remove(model: nn.Module) -> None:
+    """Undo `install`."""
+    for module in model.modules():
+        if isinstance(module.__dict__.get("forward"), _NormShadow | _ActShadow):
+            del module.__dict__["forward"]
+
+
+class _NormShadow:
+    """A normalisation's own forward, except in training on float32 CPU images: then its activation's too."""
+
+    def __init__(self, norm: nn.BatchNorm2d, act: QuantAct) -> None:
+        self.norm, self.act = norm, act
+
+    def __call__(self, x: Tensor) -> Tensor:
+        norm, act = self.norm, self.act
+        usual = x.dtype != torch.float32 or x.device.type != "cpu" or x.dim() != 4 or x.numel() == 0
+        if usual or norm.weight.dtype != torch.float32 or not norm.training or not suits(norm, act):
+            own: Tensor = type(norm).forward(norm, x)
+            return own
+        rows = x.numel() // x.shape[1]
+        if rows < 2 or x.shape[1] != norm.num_features:
+            return type(norm).forward(norm, x)  # which says what is wrong
+        copies = getattr(norm, "copies", 1)
+        assert act.levels is not None
+        out, mean, var = normalise(x, norm.weight, norm.bias, copies, act.levels, norm.eps)
+        if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
+            assert norm.num_batches_tracked is not None
+            assert norm.momentum is not None
+            norm.num_batches_tracked.add_(1)
+            norm.running_mean.lerp_(mean, norm.momentum)
+            norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
+        setattr(out, MARK, True)
+        return out
+
+
+class _ActShadow:
+    """An activation's own forward, except for what comes quantized from its normalisation."""
+
+    def __init__(self, act: QuantAct) -> None:
+        self.act = act
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x if getattr(x, MARK, False) else type(self.act).forward(self.act, x)
