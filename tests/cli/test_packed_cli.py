@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 
 import binaryduo as bd
 from binaryduo.cli.app import app
+from binaryduo.data import Plan
 from binaryduo.errors import BinaryDuoError
+from binaryduo.training import Data, Loop, Model, Recipe, Stage, duo
+from binaryduo.training.restore import load_run
 from binaryduo.weights import save_weights
 from tests.engine.test_pack import trained_like
 
@@ -69,3 +72,54 @@ def test_errors_are_one_sentence(packed, arguments, message, monkeypatch):
     result = RUNNER.invoke(app, arguments)
     assert isinstance(result.exception, BinaryDuoError)
     assert message in str(result.exception)
+
+
+def test_a_run_is_packed_with_its_classes_and_normalisation(tmp_path):
+    """From a training's folder to labels of picture files: the same answers as the network in PyTorch."""
+    recipe = Recipe(
+        name="tiny",
+        data=Data(name="fashion-mnist-small"),
+        model=Model(network="mlp", width=0.1),
+        train=Stage(epochs=2, lr=1e-2),
+        finetune=Stage(epochs=1, lr=1e-3),
+        loop=Loop(batch=500, engine="eager", tensorboard=False),
+    )
+    duo(recipe, tmp_path / "run")
+    packed = tmp_path / "net.duo"
+    result = RUNNER.invoke(app, ["pack", str(tmp_path / "run"), str(packed)])
+    assert result.exit_code == 0, result.output
+    model, _, data, _ = load_run(tmp_path / "run", "last")
+    pictures = []
+    for i in range(12):
+        pictures.append(tmp_path / f"{i}.png")
+        Image.fromarray(data.test.images[i].numpy().squeeze()).save(pictures[-1])
+    result = RUNNER.invoke(app, ["run", str(packed), *map(str, pictures), "--json"])
+    assert result.exit_code == 0, result.output
+    found = [json.loads(line)["top"][0] for line in result.output.splitlines()]
+    images, _, _ = next(iter(data.test.batches(Plan(batch=12, train=False))))
+    with torch.no_grad():
+        wanted = torch.softmax(model.eval()(images), 1)
+    assert [f["class"] for f in found] == wanted.argmax(1).tolist()
+    assert [f["label"] for f in found] == [data.classes[c] for c in wanted.argmax(1)]
+    np.testing.assert_allclose([f["probability"] for f in found], wanted.max(1).values, atol=1e-4)
+    result = RUNNER.invoke(app, ["pack", str(tmp_path / "run"), str(packed)])
+    assert "--force" in str(result.exception)
+
+
+def test_binaryduo_q_is_packed_like_the_rest(tmp_path):
+    options = {"name": "mlp", "levels": 3, "width": 0.2, "topology": "quad"}
+    coupled = trained_like(bd.models.build(**options, variant="coupled"))
+    save_weights(coupled, tmp_path / "coupled.safetensors", {**options, "variant": "coupled"})
+    steps = (
+        ["decouple", "coupled.safetensors", "binary.safetensors"],
+        ["pack", "binary.safetensors", "net.duo"],
+    )
+    for verb, source, target in steps:
+        result = RUNNER.invoke(app, [verb, str(tmp_path / source), str(tmp_path / target)])
+        assert result.exit_code == 0, (result.output, result.exception)
+    x = torch.randn(8, *bd.models.example_input("mlp").shape[1:])
+    with torch.no_grad():
+        wanted = coupled.eval()(x)
+    found = bd.load(tmp_path / "net.duo")(x.numpy())
+    near = np.abs(found - wanted.numpy()).max(axis=1) <= 1e-4 * float(wanted.abs().max())
+    assert near.mean() >= 0.75  # a value within rounding of its threshold may flip

@@ -50,6 +50,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"engine": name, "images_per_second": rate} for name, rate in (("packed", 900.5), ("torch", 1000.25))
     ]
     (place / "whole" / "speed.json").write_text(json.dumps(speeds))
+    quick = ["--no-layers", "--no-growth", "--no-memory", "--rounds", "1", "--threads", "1"]
+    speeds_file = str(place / "whole" / "inference.json")
+    for command in (
+        ["pack", str(place / "whole"), str(place / "whole" / "net.duo")],
+        ["bench", "infer", "--networks", "vgg7:1", *quick, "--out", speeds_file],
+    ):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
     half = place / "half"
     (half / "coupled").mkdir(parents=True)
     shutil.copy(place / "whole" / "recipe.yaml", half)
@@ -102,6 +110,18 @@ def test_one_small_file_without_addresses(page: Path) -> None:
     assert "no setting is finished yet" in text
     assert "coupled <ternary>" not in text.split('id="figures"')[0]  # a user's text is escaped
     assert "MIT License" in text
+
+
+def test_packed_file_and_measured_speed_are_told(runs: Path, page: Path) -> None:
+    run = read_run(runs / "whole")
+    assert not run.problems
+    assert [(p["file"], p["bytes"]) for p in run.packed] == [
+        ("net.duo", (runs / "whole" / "net.duo").stat().st_size)
+    ]
+    assert dict(run.speeds)["inference"][0]["contender"] == "binaryduo"
+    text = page.read_text()
+    assert "net.duo" in text
+    assert "ONNX Runtime fp32" in text
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -59,8 +59,6 @@ def _from_weights(path: Path) -> "tuple[nn.Module, Any, dict[str, str]]":
     tensors, options = read_weights(path)
     if "name" not in options:
         raise CheckpointError(f"{path} does not say which network it is of: use bd.pack in Python")
-    if options.pop("topology", "duo") != "duo":
-        raise CheckpointError(f"{path} is of the quad topology: use bd.pack in Python")
     model = models.build(**options)
     load_weights(model, tensors, path)
     example = models.example_input(options["name"], options.get("in_channels"), options.get("image_size"))

@@ -41,11 +41,10 @@ class WatchedTrainer(Trainer):
     report: Report
     stopping: Callable[[], bool]
 
-    def _end_epoch(self, epoch: int, final: bool) -> None:
-        super()._end_epoch(epoch, final)
+    def after_epoch(self, epoch: int, final: bool) -> None:
         last = self.progress.last
-        if last is not None and last["epoch"] == epoch + 1 and not final:
-            self.report(epoch + 1, last["top1"])
+        if last is not None and last["epoch"] == epoch and not final:
+            self.report(epoch, last["top1"])
         if self.stopping() and self.stop.asked is None:
             self.stop.asked = "the search"
 

@@ -268,6 +268,10 @@ class Trainer:
                     checkpoint.write(self.checkpoints, name, checkpoint.pack_state(self.model), progress.best)
         self._write(line)
         self.display.epoch(line)
+        self.after_epoch(epoch + 1, final)
+
+    def after_epoch(self, epoch: int, final: bool) -> None:
+        """Called behind each epoch and its test. For subclasses: look at `progress`, set `stop.asked` to stop."""
 
     def evaluate(self) -> Counts:
         """Loss and accuracies on the test split."""
