@@ -39,6 +39,13 @@ size_t stream_of(const Kernels& kernels, const Op& op, const ConvShape& s) {
     return (s.images * s.padded_height() * s.padded_width() * s.unit) * sizeof(float);
 }
 
+// About what things take on one thread, in nanoseconds: enough to tell what is worth sharing. Waking the
+// others and waiting for the last of them takes 2 to 4 microseconds.
+constexpr double kWorthSharing = 6000, kByte = 0.1, kFloat = 0.2;
+constexpr double kEightBinaryProducts = 8.0 / 500, kFloatProduct = 1.0 / 30;
+
+double products(const ConvShape& s) { return double(s.pixels()) * s.channels * s.kh * s.kw * s.unit; }
+
 }  // namespace
 
 struct Model::Workspace {
@@ -54,9 +61,10 @@ struct Model::Runner {
     Threads* threads;  // null: the caller alone
     size_t images;
 
+    // Calls task for all items, on all threads where that pays: `nanoseconds` is about what one thread needs.
     template <typename F>
-    void each(size_t items, F task) {
-        if (threads) {
+    void each(size_t items, double nanoseconds, F task) {
+        if (threads && nanoseconds > kWorthSharing) {
             threads->run(items, {[](void* self, size_t item, size_t thread) {
                                      (*static_cast<F*>(self))(item, thread);
                                  },
@@ -73,7 +81,7 @@ struct Model::Runner {
     void read_images(const float* source) {
         const Tensor& t = tensor(model.plan_.input);
         float* out = floats(model.plan_.input);
-        each(images * t.height, [&](size_t item, size_t) {
+        each(images * t.height, kFloat * images * t.image_bytes(), [&](size_t item, size_t) {
             const size_t image = item / t.height, y = item % t.height;
             for (size_t c = 0; c < t.channels; ++c) {
                 const float* in = source + ((image * t.channels + c) * t.height + y) * t.width;
@@ -119,11 +127,11 @@ struct Model::Runner {
         const uint8_t* input = bits(op.input);
         uint16_t* counts = reinterpret_cast<uint16_t*>(work.counts.get());
         std::memset(work.stream.get() + k.stream_bytes(s) - kStreamGuard, 0, kStreamGuard);
-        each(s.images * s.padded_height(), [&](size_t row, size_t thread) {
+        each(s.images * s.padded_height(), kByte * k.stream_bytes(s), [&](size_t row, size_t thread) {
             k.prepare_row(s, input, row, work.stream.get(), counts, work.scratch[thread].get());
         });
         const Epilogue e = epilogue_of(op);
-        each(k.binary_items(s), [&](size_t item, size_t thread) {
+        each(k.binary_items(s), kEightBinaryProducts * products(s), [&](size_t item, size_t thread) {
             k.binary_item(s, work.stream.get(), counts, op.weights, e, item, work.scratch[thread].get());
         });
     }
@@ -138,7 +146,7 @@ struct Model::Runner {
         else
             pad(op, in, s);
         const Epilogue e = epilogue_of(op);
-        each(k.float_items(s), [&](size_t item, size_t thread) {
+        each(k.float_items(s), kFloatProduct * products(s), [&](size_t item, size_t thread) {
             k.float_item(s, padded, op.fweights(), e, item, work.scratch[thread].get());
         });
     }
@@ -147,30 +155,31 @@ struct Model::Runner {
     void pad(const Op& op, const Tensor& in, const ConvShape& s) {
         float* padded = reinterpret_cast<float*>(work.stream.get());
         if (s.images == 1 && s.height == 1 && !s.ph && !s.pw) {  // dense, bits in
-            each(images * in.pixels(), [&](size_t p, size_t) {
+            each(images * in.pixels(), kFloat * images * in.pixels() * in.channels, [&](size_t p, size_t) {
                 unpack(in, bits(op.input) + p * in.pixel_bytes(), padded + p * in.channels);
             });
             return;
         }
         const size_t row = s.padded_width() * s.unit;
-        each(s.images * s.padded_height(), [&](size_t item, size_t) {
-            const size_t image = item / s.padded_height(), y = item % s.padded_height();
-            float* out = padded + item * row;
-            if (y < s.ph || y >= s.ph + s.height) {
-                std::memset(out, 0, row * sizeof(float));
-                return;
-            }
-            std::memset(out, 0, s.pw * s.unit * sizeof(float));
-            std::memset(out + (s.pw + s.width) * s.unit, 0, s.pw * s.unit * sizeof(float));
-            out += s.pw * s.unit;
-            const size_t first = (image * s.height + y - s.ph) * s.width;
-            if (in.kind == Kind::kFloat) {
-                std::memcpy(out, floats(op.input) + first * s.unit, s.width * s.unit * sizeof(float));
-                return;
-            }
-            for (size_t x = 0; x < s.width; ++x)
-                unpack(in, bits(op.input) + (first + x) * in.pixel_bytes(), out + x * s.unit);
-        });
+        each(s.images * s.padded_height(), kFloat * s.images * in.pixels() * in.channels,
+             [&](size_t item, size_t) {
+                 const size_t image = item / s.padded_height(), y = item % s.padded_height();
+                 float* out = padded + item * row;
+                 if (y < s.ph || y >= s.ph + s.height) {
+                     std::memset(out, 0, row * sizeof(float));
+                     return;
+                 }
+                 std::memset(out, 0, s.pw * s.unit * sizeof(float));
+                 std::memset(out + (s.pw + s.width) * s.unit, 0, s.pw * s.unit * sizeof(float));
+                 out += s.pw * s.unit;
+                 const size_t first = (image * s.height + y - s.ph) * s.width;
+                 if (in.kind == Kind::kFloat) {
+                     std::memcpy(out, floats(op.input) + first * s.unit, s.width * s.unit * sizeof(float));
+                     return;
+                 }
+                 for (size_t x = 0; x < s.width; ++x)
+                     unpack(in, bits(op.input) + (first + x) * in.pixel_bytes(), out + x * s.unit);
+             });
     }
 
     static void unpack(const Tensor& t, const uint8_t* pixel, float* out) {
@@ -187,7 +196,8 @@ struct Model::Runner {
                           op.kh,      op.kw,    op.sh,
                           op.sw,      op.ph,    op.pw,
                           out.height, out.width};
-        each(images * out.height, [&](size_t item, size_t) {
+        const double visits = double(images) * out.pixels() * op.kh * op.kw * s.unit;
+        each(images * out.height, visits * (on_bits ? kByte : kFloat), [&](size_t item, size_t) {
             const size_t image = item / out.height, y = item % out.height;
             const size_t from = image * in.pixels() * s.unit, to = item * out.width * s.unit;
             if (on_bits)
@@ -204,7 +214,7 @@ struct Model::Runner {
         const size_t step = std::max<size_t>(1, 16384 / in.channels), pixels = images * in.pixels();
         const Epilogue e = epilogue_of(op);
         const float* input = floats(op.input);
-        each((pixels + step - 1) / step, [&](size_t item, size_t) {
+        each((pixels + step - 1) / step, 2 * kFloat * pixels * in.channels, [&](size_t item, size_t) {
             model.kernels_.pointwise(input, e, item * step, std::min(step, pixels - item * step));
         });
     }
@@ -213,7 +223,7 @@ struct Model::Runner {
     template <typename F>
     void each_pixel(const Tensor& t, F task) {
         const size_t step = 64, pixels = images * t.pixels();
-        each((pixels + step - 1) / step, [&](size_t item, size_t) {
+        each((pixels + step - 1) / step, kFloat * pixels * t.channels, [&](size_t item, size_t) {
             for (size_t p = item * step; p < std::min(pixels, (item + 1) * step); ++p) task(p);
         });
     }

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.mismatch import ToyProblem, cosine
 
+SETTING = "width 16, 2,000 samples"
 LABELS = {2: "binary", 3: "ternary", None: "full precision"}
 
 

@@ -13,6 +13,7 @@ from claims import LAYERS, gap_at_every_step, no_ste_closes_the_gap
 
 from binaryduo.mismatch import FIGURE_CASES, expected_cosine, plots, select, sweep
 
+SETTING = "16,384 samples instead of a million"
 SIGMAS = (1e-4, 1e-3, 1e-2)
 
 

@@ -95,7 +95,7 @@ def panels(rows: Sequence[Row], step_name: str, title: str = "") -> Figure:
                     steps,
                     [p[0] for p in points],
                     [p[1] for p in points],
-                    color=_COLOURS[k % len(_COLOURS)] if left or case.levels == 2 else "#e69f00",
+                    color=_COLOURS[k % len(_COLOURS)],
                     linestyle="-" if left or case.levels == 2 else "--",
                     marker="o",
                     markersize=3,
