@@ -230,7 +230,7 @@ struct Model::Runner {
 
     void mean_copies(const Op& op) {
         const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
-        const uint32_t* index = reinterpret_cast<const uint32_t*>(op.weights);
+        const uint32_t* index = op.listed.empty() ? nullptr : op.listed.data();
         each_pixel(in, [&](size_t p) {
             const float* x = floats(op.input) + p * in.channels;
             float* y = floats(op.out_float) + p * out.channels;

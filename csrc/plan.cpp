@@ -198,19 +198,27 @@ class OpReader {
     // The channels that a mean over copies reads, where they are not blocked.
     void read_index(Op& op, const Tensor& in, const Tensor& out, const uint8_t* r) {
         const uint64_t count = uint64_t(op.copies) * out.channels;
-        op.weights = find<uint8_t>(r, 64, count * sizeof(uint32_t), "list of channels");
-        for (uint64_t i = 0; op.weights && i < count; ++i)
-            if (read<uint32_t>(op.weights + i * sizeof(uint32_t)) >= in.channels)
-                refuse(name_ + " averages channels that its input does not have");
+        const uint8_t* list = find<uint8_t>(r, 64, count * sizeof(uint32_t), "list of channels");
+        if (!list) return;
+        // A copy: the file is mapped, and whoever changes it later must not lead a run out of a tensor.
+        op.listed.resize(count);
+        std::memcpy(op.listed.data(), list, count * sizeof(uint32_t));
+        for (uint32_t channel : op.listed)
+            if (channel >= in.channels) refuse(name_ + " averages channels that its input does not have");
     }
 
     // One-bit or 16-bit weights of a float convolution, as the floats that its kernel reads.
-    static void widen_weights(Op& op, size_t count) {
+    void widen_weights(Op& op, size_t count) {
+        const bool half = op.flags & kHalfWeights;
+        // All of them together come from different bytes of the file, so that a small file stays small in
+        // memory.
+        widened_ += half ? 2 * count : (count + 7) / 8;
+        if (widened_ > data_bytes_) refuse(name_ + " shares its weights with another operation");
         op.float_weights.resize(count + kGuard / sizeof(float));
-        for (size_t i = 0; i < count; ++i)
-            op.float_weights[i] = op.flags & kHalfWeights ? widen_half(read<uint16_t>(op.weights + 2 * i))
-                                  : (op.weights[i / 8] >> (i % 8)) & 1 ? 1.0f
-                                                                       : -1.0f;
+        for (size_t i = 0; i < count; ++i) {
+            const float sign = (op.weights[half ? 0 : i / 8] >> (i % 8)) & 1 ? 1.0f : -1.0f;
+            op.float_weights[i] = half ? widen_half(read<uint16_t>(op.weights + 2 * i)) : sign;
+        }
     }
 
     void read_weighted(Op& op, const Tensor& in, const uint8_t* r) {
@@ -283,6 +291,7 @@ class OpReader {
     size_t data_bytes_;
     std::vector<bool>& defined_;
     std::string name_;
+    uint64_t widened_ = 0;  // bytes of the file that were widened to floats
 };
 
 // Gives each tensor a place in the arena that no tensor alive at the same time shares: first fit, in order.

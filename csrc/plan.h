@@ -53,6 +53,7 @@ struct Op {
     const void* threshold;  // int32_t where kIntegerThreshold, else float
     const uint8_t* flip;
     std::vector<float> float_weights;  // kHalfWeights or kBitWeights, widened at load
+    std::vector<uint32_t> listed;      // the channels that kMeanCopies averages; empty: blocked ones
     std::vector<int16_t>
         threshold16;  // kIntegerThreshold, for the 16-bit comparison; empty if K is too large
 

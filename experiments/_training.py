@@ -49,8 +49,8 @@ STAGES = {
         "cifar10",
         0.25,
         256,
-        Stage(10, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
-        Stage(5, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(3, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(2, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
     ),
 }
 SEEDS = (0, 1)

@@ -156,6 +156,29 @@ def functionalise(graph: fx.Graph, model: nn.Module) -> None:
                 user.replace_input_with(node.args[0], node)
 
 
+def out_of_place(graph: fx.Graph, model: nn.Module) -> None:
+    """Make operations in place plain ones, behind `functionalise`, whose graph no longer needs them; also in the
+    model: its modules are told not to work in place.
+
+    >>> model = nn.Sequential(nn.ReLU(inplace=True))
+    >>> out_of_place(trace(model), model)
+    >>> model[0].inplace
+    False
+    """
+    for node in graph.nodes:
+        if not _in_place(node, model):
+            continue
+        if node.op == "call_method":
+            node.target = str(node.target).removesuffix("_")
+        elif node.target in _INPLACE_OPERATORS:
+            node.target = getattr(operator, node.target.__name__.removeprefix("i"))
+        elif "inplace" in node.kwargs:
+            node.kwargs = {**node.kwargs, "inplace": False}
+    for module in model.modules():
+        if getattr(module, "inplace", False) is True:
+            module.inplace = False  # type: ignore[assignment]
+
+
 def _in_place(node: fx.Node, model: nn.Module) -> bool:
     if node.op == "call_method":
         return str(node.target).endswith("_") and not str(node.target).endswith("__")

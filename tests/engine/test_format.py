@@ -114,6 +114,22 @@ def test_listed_channels_must_exist():
         _native.Model(sections.tensors, sections.ops, sections.data, 1)
 
 
+def test_a_small_file_stays_small_in_memory():
+    """Operations that widen the same bits to floats again and again are refused before memory is taken."""
+    b, x, count = Builder(64, 8, 8), 0, 40
+    for i in range(count):
+        x = b.conv(x, 64)
+        op = b.program.ops[-1]
+        op.flags |= Flag.BIT_WEIGHTS
+        op.weights = pack_bits(np.ones(64 * 64 * 9)) if i == 0 else None
+    content = bytearray(duo.to_bytes(b.finish(x)))
+    _, _, ops, _, _ = duo.SECTION.unpack_from(content, duo.HEADER.size + duo.SECTION.size)
+    for i in range(count):  # all of them at the first one's place
+        content[ops + duo.OP.size * i + 64 : ops + duo.OP.size * i + 72] = content[ops + 64 : ops + 72]
+    with pytest.raises(PackedFormatError, match="shares its weights with another"):
+        open_bytes(sealed(content))
+
+
 TABLES = range(24, duo.SECTION.unpack_from(CONTENT, duo.HEADER.size + 3 * duo.SECTION.size)[2])
 INTERESTING = [0, 1, 2, 3, 7, 8, 63, 64, 127, 128, 255]
 

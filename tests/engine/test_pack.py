@@ -35,7 +35,6 @@ def check_pack(model, x, path, tolerance=1e-4):
     loaded = bd.load(path, threads=1)
     with torch.no_grad():
         wanted = model(x).numpy()
-    wanted = wanted.reshape(wanted.shape[:2]) if wanted.shape[2:] == (1, 1) else wanted
     found = loaded(x.numpy())
     assert found.dtype == np.float32
     assert found.shape == wanted.shape
@@ -184,6 +183,84 @@ def test_the_model_is_untouched_and_float16_halves_the_file(tmp_path):
     assert "times smaller" in str(full)
 
 
+class Written(nn.Module):
+    """A model whose forward is given as a function of its parts and the input."""
+
+    def __init__(self, how):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.second = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 8, 3, padding=1)
+        self.norm, self.other = nn.BatchNorm2d(8), nn.BatchNorm2d(8)
+        self.dense = nn.Linear(3 * 64, 6)
+        self.how = how
+
+    def forward(self, x):
+        return self.how(self, x)
+
+
+def changed_under_another_name(m, x):
+    y = m.conv(x)
+    z = y
+    z += 1
+    return m.second(y)
+
+
+def relu_on_a_view(m, x):
+    y = m.conv(x)
+    z = y.flatten(1)
+    y.relu_()
+    return z
+
+
+def functional_in_place(m, x):
+    y = m.dense(x.flatten(1))
+    F.relu(y, inplace=True)
+    return y
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        functional_in_place,
+        lambda m, x: m.norm(y := m.conv(x)[:, :8]) + F.relu(y),
+        lambda m, x: m.norm(y := torch.cat([m.conv(x)], 1)) + m.other(y),
+        lambda m, x: m.conv(x).mean((-1, -2)),
+        lambda m, x: m.conv(x).mean(dim=[2, 3], keepdim=True),
+        lambda m, x: m.conv(x).flatten(1),
+        lambda m, x: F.avg_pool2d(m.conv(x), 3, 2, 1, False, True),
+        lambda m, x: (y := m.conv(x))[:, 1:5, :, :] + y[:, :8:2],
+        lambda m, x: x,
+    ],
+)
+def test_ways_of_writing(how, tmp_path):
+    model, x = trained_like(Written(how)), torch.randn(5, 3, 8, 8)
+    bd.pack(model, x, tmp_path / "net.duo", verbose=False)
+    with torch.no_grad():
+        np.testing.assert_allclose(bd.load(tmp_path / "net.duo")(x.numpy()), model(x).numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        (changed_under_another_name, "in place under two names"),
+        (relu_on_a_view, "in place under two names"),
+        (lambda m, x: (y := m.conv(x)) + y.mean(0, keepdim=True), "'mean' cannot be packed"),
+        (lambda m, x: (y := m.conv(x)) + y[:1], "'getitem' cannot be packed"),
+        (lambda m, x: m.conv(x).flatten(1)[:, :100], "flattened image"),
+        (lambda m, x: (y := m.conv(x)) + y.mean(), "'mean' cannot be packed"),
+        (lambda m, x: m.conv(x) + x.shape[1], "'add' cannot be packed"),
+        (lambda m, x: F.avg_pool2d(m.conv(x), 3, 2, 1, False, False), "divisor"),
+        (lambda m, x: F.avg_pool2d(m.conv(x), 2, divisor_override=1), "divisor"),
+        (lambda m, x: F.pad(m.conv(x), (0, 0, 0, 0, 0, x.size(1))), "by a number"),
+        (lambda m, x: m.conv(x)[:, 3:3], "selects nothing"),
+    ],
+)
+def test_what_cannot_be_followed_is_refused(how, message, tmp_path):
+    with pytest.raises(GraphError, match=message):
+        bd.pack(trained_like(Written(how)), torch.randn(5, 3, 8, 8), tmp_path / "net.duo", verbose=False)
+    assert not (tmp_path / "net.duo").exists()
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
@@ -191,6 +268,7 @@ def test_the_model_is_untouched_and_float16_halves_the_file(tmp_path):
         (nn.Sequential(nn.Conv2d(3, 6, 1), nn.GELU()), r"module '1' \(GELU\) cannot be packed"),
         (nn.Sequential(nn.Conv2d(3, 6, 1, groups=3)), "grouped"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(3)), "not all of one size"),
+        (nn.Sequential(nn.Conv2d(3, 8, (1, 3), padding=1)), r"'0' \(Conv2d\).*whole kernel"),
         (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),
         (nn.Sequential(nn.MaxPool2d(2, ceil_mode=True)), "ceil_mode"),
     ],

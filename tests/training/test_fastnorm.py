@@ -127,3 +127,36 @@ def test_the_paper_networks_use_it():
         model = bd.models.build("vgg7", variant=variant, width=0.25)
         assert fastnorm.install(model) == count
         fastnorm.remove(model)
+
+
+def test_hooks_see_and_change_what_they_would_without_it():
+    x = torch.randn(4, 8, 5, 5)
+    for place, register in ((0, "register_forward_hook"), (1, "register_forward_pre_hook")):
+        model = network(8, 2, 2, 1)
+        seen = []
+        getattr(model[place], register)(lambda *a, seen=seen: seen.append(a[-1]))
+        wanted = copy.deepcopy(model)(x)
+        fastnorm.install(model)
+        found = model(x)
+        assert torch.equal(found, wanted)
+        value = seen[-1] if place == 0 else seen[-1][0]
+        assert len(value.unique()) > 2  # not levels
+
+
+def test_modes_defaults_and_second_derivatives():
+    model = nn.Sequential(network(8, 1, 2, 1), network(8, 1, 2, 1))
+    model[0].eval()
+    assert fastnorm.install(model) == 2
+    assert [part.training for part in model] == [False, True]
+    model.train()
+    x = torch.randn(4, 8, 5, 5)
+    wanted = model(x)
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        assert torch.equal(model(x), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    x.requires_grad_()
+    (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):  # a second derivative is refused, not wrong
+        grad.sum().backward()

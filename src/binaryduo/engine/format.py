@@ -98,7 +98,13 @@ class Sections:
         expected = HEADER_BYTES
         for i, wanted in enumerate(TAGS):
             tag, crc, offset, size, used = SECTION.unpack_from(header, HEADER.size + i * SECTION.size)
-            if tag != wanted or offset != expected or size > length - offset or used > size:
+            if (
+                tag != wanted
+                or offset != expected
+                or size > length - offset
+                or used > size
+                or size % ALIGNMENT
+            ):
                 raise self.error(f"its section {i} is not where it should be")
             part = content[offset : offset + size]
             if zlib.crc32(part.data) != crc:

@@ -253,6 +253,8 @@ class Lowering:
                 raise self.refuse(node, "only padding with zeros is supported")
             kernel, stride = weight.shape[2:], module.stride  # type: ignore[assignment]
             padding = self.padding(node, module)
+        if any(p >= k for p, k in zip(padding, kernel, strict=True)):
+            raise self.refuse(node, "it is padded by a whole kernel or more")
         channels = len(weight)
         size = tuple(
             (n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True)
@@ -265,8 +267,10 @@ class Lowering:
             binary = binarize_weight(weight)
             scale, reach = binary.abs().flatten()[0], weight[0].numel()
             op.weights = binary_weights(binary.numpy(), self.program.tensors[op.input].copies)
-            if reach > 65535:
-                raise self.refuse(node, f"it has {reach} inputs, and a one-bit layer may have 65535")
+            if self.program.inputs_of(op) > 65535:  # unused bits of a byte count
+                raise self.refuse(
+                    node, f"it has {reach} inputs: with them a one-bit layer has more than 65535"
+                )
         elif is_binary_weight(module):  # bits on disk, but sums of floats
             op.input = self.floats(value)
             op.flags |= Flag.BIT_WEIGHTS

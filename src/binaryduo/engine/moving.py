@@ -40,28 +40,40 @@ class Moves(Lowering):
     def flatten(self, node: fx.Node, value: Value) -> Value:
         shape, c, h, w = self.shapes[node], *value.shape
         if tuple(shape[1:]) in ((c * h * w,), (c, h, w)):
-            if value.pending is not None and len(self.users(value.node)) > 1:
-                self.floats(value)  # the others see it with its pixels
-            return replace(value, node=node, act=-1)
+            return self.alias(node, value)
         raise self.refuse(node, f"a reshape to {tuple(shape)} is not a flattening of one image's values")
+
+    def alias(self, node: fx.Node, value: Value) -> Value:
+        """The same values under another node."""
+        if value.pending is not None and len(self.users(value.node)) > 1:
+            self.floats(value)  # what is folded in behind one node must not be seen by the other's readers
+        return replace(value, node=node, act=-1)
 
     # -- pools
 
-    def window(self, node: fx.Node, count: int) -> list[Any]:
-        """The arguments of a functional pool: kernel, stride, padding, then (dilation,) ceil_mode."""
-        names = ["kernel_size", "stride", "padding", *(["dilation"] if count == 5 else []), "ceil_mode"]
-        defaults = [None, None, 0, *([1] if count == 5 else []), False]
-        given = dict(zip(names, node.args[1:], strict=False)) | dict(node.kwargs)
-        values = [given.pop(name, default) for name, default in zip(names, defaults, strict=True)]
-        if any(v not in (None, True) for k, v in given.items() if k not in ("input", "return_indices")):
-            raise self.refuse(node, f"its arguments {sorted(given)} are not supported")
+    def window(self, node: fx.Node, **defaults: Any) -> list[Any]:
+        """The arguments of a functional pool behind its input, in the order of `defaults`."""
+        given = dict(zip(defaults, node.args[1:], strict=False)) | dict(node.kwargs)
+        values = [given.get(name, default) for name, default in defaults.items()]
+        if any(
+            isinstance(part, fx.Node) for v in values for part in (v if isinstance(v, tuple | list) else [v])
+        ):
+            raise self.refuse(node, "its window must be given in numbers")
         return values
 
     def max_pool(
-        self, node: fx.Node, value: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: Any
+        self,
+        node: fx.Node,
+        value: Value,
+        kernel: Any,
+        stride: Any,
+        padding: Any,
+        dilation: Any = 1,
+        ceil: Any = False,
+        indices: Any = False,
     ) -> Value:
-        if ceil or pair(dilation) != (1, 1):
-            raise self.refuse(node, "ceil_mode and dilation are not supported")
+        if ceil or indices or pair(dilation) != (1, 1):
+            raise self.refuse(node, "ceil_mode, dilation and return_indices are not supported")
         op = self.pool_op(node, Code.MAX_POOL, kernel, stride, padding)
         shape = self.shape_of(node)
         if value.bits >= 0:
@@ -80,25 +92,46 @@ class Moves(Lowering):
         return Op(self.name_of(node), code, -1, kernel=kernel, stride=stride, padding=pair(padding))
 
     def average_pool(
-        self, node: fx.Node, value: Value, kernel: Any, stride: Any, padding: Any, ceil: Any
+        self,
+        node: fx.Node,
+        value: Value,
+        kernel: Any,
+        stride: Any,
+        padding: Any,
+        ceil: Any = False,
+        count_padding: Any = True,
+        divisor: Any = None,
     ) -> Value:
         if ceil:
             raise self.refuse(node, "ceil_mode is not supported")
+        if divisor is not None or not (count_padding or pair(padding) == (0, 0)):
+            raise self.refuse(node, "a divisor other than the whole window is not supported")
         return self.to_float(node, value, self.pool_op(node, Code.AVERAGE_POOL, kernel, stride, padding))
 
+    def mean(self, node: fx.Node, value: Value) -> Value:
+        """A mean over all pixels: x.mean((2, 3)), in any way of writing it."""
+        given = dict(zip(("dim", "keepdim", "dtype"), node.args[1:], strict=False)) | dict(node.kwargs)
+        dim: Any = given.get("dim")
+        axes = dim if isinstance(dim, tuple | list) else (dim,)
+        if len(self.shapes[value.node]) != 4 or {d % 4 if isinstance(d, int) else d for d in axes} != {2, 3}:
+            raise self.refuse(
+                node, "a mean is packed over both dimensions of an image's pixels, (2, 3), only"
+            )
+        return self.adaptive_pool(node, value, Code.AVERAGE_POOL)
+
     def adaptive_pool(self, node: fx.Node, value: Value, code: Code) -> Value:
-        """A pool to a given size whose windows are all alike, or a mean over the pixels."""
+        """A pool to a given size whose windows are all alike."""
         (c, h, w), shape = value.shape, tuple(self.shapes[node])
         rows, columns = shape[2:] if len(shape) == 4 else (1, 1)
-        if shape[1] != c or len(shape) not in (2, 4) or h % rows or w % columns:
+        if h % rows or w % columns:
             raise self.refuse(
                 node,
                 f"its windows on ({c}, {h}, {w}), to {shape[1:]}, are not all of one size",
             )
         kernel = (h // rows, w // columns)
         if code == Code.MAX_POOL:
-            return self.max_pool(node, value, kernel, kernel, 0, 1, False)
-        return self.average_pool(node, value, kernel, kernel, 0, False)
+            return self.max_pool(node, value, kernel, kernel, 0)
+        return self.average_pool(node, value, kernel, kernel, 0)
 
     # -- channels
 
@@ -113,6 +146,8 @@ class Moves(Lowering):
         """Some channels, in a given order: the mean over one copy."""
         if len(self.shapes[node]) == 2 and value.shape[1:] != (1, 1):
             raise self.refuse(node, "values of a flattened image cannot be selected")
+        if not channels:
+            raise self.refuse(node, "it selects nothing")
         listed = np.array(channels, np.uint32)
         op = Op(self.name_of(node), Code.MEAN_COPIES, -1, weights=listed)
         return self.to_float(node, value, op, binary=value.binary)
@@ -127,29 +162,33 @@ class Moves(Lowering):
         parts += [slice(None)] * (rank - len(parts))
         if not all(isinstance(p, slice) and literal(p) for p in parts):
             raise self.refuse(node, "slices with plain numbers can be packed, other indices not")
-        batch, channels, *pixels = [p.indices(n) for p, n in zip(parts, (1, *value.shape), strict=False)]
-        whole = [(0, n, step) for n, (_, _, step) in zip(value.shape[1:], pixels, strict=False)]
+        sizes = self.shapes[value.node][1:]
+        channels, *pixels = [p.indices(n) for p, n in zip(parts[1:], sizes, strict=True)]
+        whole = [(0, n, step) for n, (_, _, step) in zip(sizes[1:], pixels, strict=True)]
         chosen, strides = list(range(*channels)), tuple(step for _, _, step in pixels)
-        some = len(chosen) < value.shape[0]
-        if batch != (0, 1, 1) or pixels != whole or (some and max(strides, default=1) > 1):
+        some = chosen != list(range(sizes[0]))
+        if parts[0] != slice(None) or pixels != whole or (some and max(strides, default=1) > 1):
             raise self.refuse(
                 node, "channels, or every k-th pixel of all channels, can be sliced, other parts not"
             )
         if some:
             return self.select(node, value, chosen)
         if max(strides, default=1) > 1:
-            return self.max_pool(node, value, 1, strides, 0, 1, False)
-        return value
+            return self.max_pool(node, value, 1, strides, 0)
+        return self.alias(node, value)
 
     def pad(self, node: fx.Node, value: Value) -> Value:
         front = 0
         if node.op == "call_function":
             given = dict(zip(["input", "pad", "mode", "value"], node.args, strict=False)) | dict(node.kwargs)
-            pads = list(given["pad"])  # type: ignore[arg-type]
+            pads: list[Any] = list(given["pad"])  # type: ignore[arg-type]
             plain = given.get("mode", "constant") == "constant" and not given.get("value")
-            if not plain or len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
-                raise self.refuse(node, "only zero channels in front or behind can be padded")
+            numbers = all(isinstance(p, int) for p in pads)
+            if not plain or not numbers or len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
+                raise self.refuse(node, "only zero channels in front or behind can be padded, by a number")
             front = int(pads[4])
+        if self.shape_of(node)[0] < value.shape[0]:
+            raise self.refuse(node, "it takes channels away")
         op = Op(self.name_of(node), Code.PAD_CHANNELS, -1, channels=front)
         return self.to_float(node, value, op, binary=value.binary)
 
@@ -162,7 +201,7 @@ class Moves(Lowering):
         if len(self.shapes[node]) == 2 and any(v.shape[1:] != (1, 1) for v in values):
             raise self.refuse(node, "flattened images cannot be concatenated")
         if len(values) == 1:
-            return values[0]
+            return self.alias(node, values[0])
         source, shape = self.floats(values[0]), values[0].shape
         for i, value in enumerate(values[1:]):
             other = self.floats(value)

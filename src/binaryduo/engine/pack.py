@@ -13,9 +13,9 @@ from binaryduo.engine import format as duo
 from binaryduo.engine import verify
 from binaryduo.engine.program import Program
 from binaryduo.engine.visiting import lower
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, GraphError, PackedFormatError
 from binaryduo.files import write_synced
-from binaryduo.graph import as_inputs, run_shapes, trace
+from binaryduo.tracing import as_inputs, functionalise, out_of_place, run_shapes, trace
 
 RANDOM_IMAGES = 1
 
@@ -67,13 +67,15 @@ def pack(
     half = float_weights == "float16"
     work = copy.deepcopy(model).cpu().float().eval()
     image = inputs[0][:1].detach().cpu().float()
+    noise = torch.Generator().manual_seed(0)
+    others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)
     program, graph = _lower(work, image, half)
+    verify.check_graph(model, work, graph, torch.cat([image, others]))
     program.meta |= meta or {}
     content = duo.to_bytes(program)
     tolerance = verify.HALF_ROUNDING if half else verify.FLOAT32_ROUNDING
     checked = verify.Checked()
-    noise = torch.Generator().manual_seed(0)
-    for sample in [image, *(torch.randn(image.shape, generator=noise) for _ in range(RANDOM_IMAGES))]:
+    for sample in (image, *(other.unsqueeze(0) for other in others)):
         found = verify.check(program, work, graph, sample, tolerance)
         checked.operations += found.operations
         checked.bits += found.bits
@@ -89,9 +91,12 @@ def pack(
 
 def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, torch.fx.Graph]:
     graph = trace(work)
+    functionalise(graph, work)
+    out_of_place(graph, work)
     shapes = run_shapes(work, graph, (image,))
     program = lower(work, graph, shapes, half)
     program.meta["model"] = type(work).__name__
+    program.meta["output"] = "flat" if _rank(graph, shapes) == 2 else "image"
     return program, graph
 
 
@@ -99,7 +104,17 @@ def _trace_native(content: bytes, image: np.ndarray[Any, Any]) -> list[np.ndarra
     from binaryduo.engine.runtime import PackedModel
 
     sections = duo.Sections(np.frombuffer(content, np.uint8), "the packed model")
-    return PackedModel(sections, threads=1).trace(image)
+    try:
+        return PackedModel(sections, threads=1).trace(image)
+    except PackedFormatError as error:
+        raise GraphError(f"the model cannot be packed: {error}") from error
+
+
+def _rank(graph: torch.fx.Graph, shapes: dict[torch.fx.Node, Any]) -> int:
+    """How many dimensions the output has."""
+    (output,) = (node.args[0] for node in graph.nodes if node.op == "output")
+    assert isinstance(output, torch.fx.Node)
+    return len(shapes[output])
 
 
 def _model_bytes(model: nn.Module) -> int:

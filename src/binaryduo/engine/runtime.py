@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from binaryduo.engine import format as duo
 from binaryduo.engine.blocks import unpack_bits
-from binaryduo.engine.program import Code, Kind, Op, Program
+from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import ArgumentError, MissingExtraError, PackedFormatError
 
 try:
@@ -81,9 +81,15 @@ class PackedModel:
         return int(self._native.workspace_bytes)
 
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
-        """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be."""
+        """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be.
+
+        A model that gives images, as a segmentation does, returns (N, C, H, W).
+        """
         result: NDArray[np.float32] = self._native.run(self._images(images))
-        return result
+        form = self.program.meta.get("output")
+        if form == "flat":
+            return result.reshape(len(result), -1)
+        return result[:, :, None, None] if form == "image" and result.ndim == 2 else result
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
         """The most likely class of each image: (N,)."""
@@ -124,7 +130,8 @@ class PackedModel:
         if op.code == Code.BINARY_CONV:
             weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
-            weights, kernel = op.weights.dtype.name, f"{self.isa} 6×16"
+            weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
+            kernel = f"{self.isa} 6×16"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             weights += (
                 f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"

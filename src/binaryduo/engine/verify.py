@@ -47,7 +47,7 @@ class Recorder(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
         if isinstance(value, Tensor):
-            self.kept[n.name] = value.clone()  # an operation in place may change it later
+            self.kept[n.name] = value
             if n.all_input_nodes:
                 self.sources[n.name] = n.all_input_nodes[0].name
         return value
@@ -71,6 +71,28 @@ def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, to
 
     values: list[Values | None] = [known(t.name, i) for i, t in enumerate(program.tensors)]
     return _compare(program, values, before, tolerance)
+
+
+def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tensor) -> None:
+    """Refuse a model whose graph (on `work`), an image at a time, is not the model: float64, on a batch of images.
+
+    What a trace misses shows here: a tensor changed in place under another name, an image that looks at others.
+    """
+    wide = copy.deepcopy(work).double().eval()
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).cpu().double().eval()(images.double())
+        parts = []
+        for image in images.double():
+            recorder = Recorder(wide, graph)
+            parts.append(recorder.run(image.unsqueeze(0)))
+    found = torch.cat(parts)
+    size = max(1.0, float(wanted.abs().max()))
+    if found.shape != wanted.shape or not float((found - wanted).abs().max()) <= 1e-6 * size:
+        raise GraphError(
+            f"{type(model).__name__} cannot be packed: its traced graph gives other values than the model on a "
+            "batch of images. Tensors changed in place under two names, and operations across images, cannot be "
+            "followed. No file was written"
+        )
 
 
 def _compare(

@@ -15,7 +15,7 @@ from binaryduo.copies import (
     SelectChannels,
 )
 from binaryduo.engine.lowering import Value
-from binaryduo.engine.moving import Moves, pair
+from binaryduo.engine.moving import Moves
 from binaryduo.engine.program import Code, Kind, Op, Program
 from binaryduo.errors import GraphError
 from binaryduo.nn import QuantAct
@@ -55,25 +55,14 @@ class Visitor(Moves):
                 self.values[node] = Value(node, shape, stored=self.tensor(node.name, Kind.FLOAT, shape))
             elif self.shapes.get(node) is not None:
                 self.values[node] = self.visit(node)
-                self.redirect(node)
         assert output is not None
         last = self.floats(output)
-        if last != len(self.program.tensors) - 1:  # the output is the last tensor, by definition
+        if last != len(self.program.tensors) - 1 or not self.program.ops:  # the output is the last tensor
             out = self.tensor("output", Kind.FLOAT, output.shape)
             self.program.ops.append(
                 Op("output", Code.POINTWISE, last, channels=output.shape[0], out_float=out)
             )
         return self.program
-
-    def redirect(self, node: fx.Node) -> None:
-        """Who reads a tensor behind an operation in place reads what that operation left there."""
-        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        method = node.op == "call_method" and str(node.target).endswith("_")
-        if method or node.target is operator.iadd or getattr(module, "inplace", False):
-            source = node.all_input_nodes[0]
-            if any(user > node for user in source.users):
-                self.floats(self.values[node])
-                self.values[source] = self.values[node]
 
     def visit(self, node: fx.Node) -> Value:
         sources = [self.values[n] for n in node.all_input_nodes if n in self.values]
@@ -87,7 +76,7 @@ class Visitor(Moves):
         numbers = [a for a in node.args if isinstance(a, int | float) and not isinstance(a, bool)]
         if node.target in NUMBERS and len(node.args) == 2 and len(numbers) == 1 and not node.kwargs:
             return self.number(node, value, float(numbers[0]))
-        if node.target in ADDITIONS and sum(isinstance(a, fx.Node) for a in node.args) == 2:
+        if node.target in ADDITIONS and len(node.args) == 2 and all(a in self.values for a in node.args):
             return self.add(node, value, sources[-1])
         if node.target is operator.getitem:
             return self.sliced(node, value)
@@ -96,10 +85,17 @@ class Visitor(Moves):
         if node.target in FLATTENS:
             return self.flatten(node, value)
         if node.target in (F.max_pool2d, torch.max_pool2d):
-            return self.max_pool(node, value, *self.window(node, 5))
+            shape = {"kernel_size": None, "stride": None, "padding": 0, "dilation": 1}
+            return self.max_pool(
+                node, value, *self.window(node, **shape, ceil_mode=False, return_indices=False)
+            )
         if node.target in (F.avg_pool2d, torch.nn.functional.avg_pool2d):
-            return self.average_pool(node, value, *self.window(node, 4))
-        if node.target in (F.adaptive_avg_pool2d, torch.mean, "mean"):
+            shape = {"kernel_size": None, "stride": None, "padding": 0, "ceil_mode": False}
+            options = self.window(node, **shape, count_include_pad=True, divisor_override=None)
+            return self.average_pool(node, value, *options)
+        if node.target in (torch.mean, "mean"):
+            return self.mean(node, value)
+        if node.target is F.adaptive_avg_pool2d:
             return self.adaptive_pool(node, value, Code.AVERAGE_POOL)
         if node.target in (F.adaptive_max_pool2d,):
             return self.adaptive_pool(node, value, Code.MAX_POOL)
@@ -119,18 +115,12 @@ class Visitor(Moves):
         if isinstance(module, nn.ReLU | QuantAct):
             return self.relu(node, value)
         if isinstance(module, nn.MaxPool2d):
-            if module.return_indices:
-                raise self.refuse(node, "return_indices is not supported")
             window = (module.kernel_size, module.stride, module.padding, module.dilation, module.ceil_mode)
-            return self.max_pool(node, value, *window)
+            return self.max_pool(node, value, *window, module.return_indices)
         if isinstance(module, nn.AvgPool2d):
-            if module.divisor_override is not None or not (
-                module.count_include_pad or pair(module.padding) == (0, 0)
-            ):
-                raise self.refuse(node, "a divisor other than the whole window is not supported")
-            return self.average_pool(
-                node, value, module.kernel_size, module.stride, module.padding, module.ceil_mode
-            )
+            parts = (module.kernel_size, module.stride, module.padding, module.ceil_mode)
+            divisor: tuple[Any, Any] = (module.count_include_pad, module.divisor_override)
+            return self.average_pool(node, value, *parts, *divisor)
         if isinstance(module, nn.AdaptiveAvgPool2d):
             return self.adaptive_pool(node, value, Code.AVERAGE_POOL)
         if isinstance(module, nn.AdaptiveMaxPool2d) and not module.return_indices:

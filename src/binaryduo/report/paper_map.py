@@ -69,7 +69,9 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
             continue
         details += judged
         loaded = experiments.module(name)
-        full = getattr(loaded, "SETTING", "paper")  # what an experiment of ours does instead of the paper's size
+        full = getattr(
+            loaded, "SETTING", "paper"
+        )  # what an experiment of ours does instead of the paper's size
         profiles.append(full if found.profile == "full" else found.profile)
         if hasattr(loaded, "numbers"):
             numbers.append(loaded.numbers(found.rows))

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 try:
     from binaryduo.training import _winograd
@@ -38,6 +39,7 @@ class _Convolution(torch.autograd.Function):
         return _run(x, w, weight.shape[0], turned=False)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, w = ctx.saved_tensors
         grad = _channels_last(grad)
@@ -62,7 +64,8 @@ class _Convolution(torch.autograd.Function):
 
 def _run(x: Tensor, w: Tensor, channels: int, turned: bool) -> Tensor:
     n, ci, height, width = x.shape
-    y = torch.empty((n, channels, height, width), memory_format=torch.channels_last)
+    size = (n, channels, height, width)
+    y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     threads = torch.get_num_threads()
     _winograd.forward(
         x.data_ptr(), w.data_ptr(), y.data_ptr(), n, height, width, ci, channels, turned, threads

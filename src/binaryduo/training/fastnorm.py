@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from binaryduo.copies import CopiedBatchNorm2d
 from binaryduo.errors import GraphError
@@ -45,8 +46,9 @@ class _NormAct(torch.autograd.Function):
         weight, bias = weight.detach().contiguous(), bias.detach().contiguous()
         n, channels, height, width = x.shape
         size = (n, copies * channels, height, width)
-        out = torch.empty(size, memory_format=torch.channels_last)
-        mean, var = torch.empty(channels), torch.empty(channels)
+        # Of x's dtype and device, whatever the defaults are: the kernels write float32.
+        out = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        mean, var = x.new_empty(channels), x.new_empty(channels)
         ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
         before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
         arguments: Any = [*before, eps, levels, *ctx.shape, *after, torch.get_num_threads()]
@@ -56,6 +58,7 @@ class _NormAct(torch.autograd.Function):
         return out, mean, var
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, bias, mean, var = ctx.saved_tensors
         grad = grad.contiguous(memory_format=torch.channels_last)
@@ -100,13 +103,14 @@ def pairs(model: nn.Module) -> list[tuple[nn.BatchNorm2d, QuantAct]]:
     >>> pairs(net) == [(net[0], net[1])]
     True
     """
-    was = model.training
+    modes = {module: module.training for module in model.modules()}
     try:
         graph = trace(model.train())
     except GraphError:
         return []
     finally:
-        model.train(was)
+        for module, mode in modes.items():
+            module.training = mode
     calls = [node for node in graph.nodes if node.op == "call_module"]
     modules = {node: model.get_submodule(str(node.target)) for node in calls}
     used = Counter(id(module) for module in modules.values())
@@ -138,6 +142,12 @@ def remove(model: nn.Module) -> None:
             del module.__dict__["forward"]
 
 
+def _watched(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether somebody's hook wants to see, or to change, what passes between the two."""
+    mine = (norm._forward_hooks, norm._backward_hooks, norm._backward_pre_hooks)
+    return any((*mine, act._forward_pre_hooks, act._backward_hooks, act._backward_pre_hooks))
+
+
 class _NormShadow:
     """A normalisation's own forward, except in training on float32 CPU images: then its activation's too."""
 
@@ -146,8 +156,9 @@ class _NormShadow:
 
     def __call__(self, x: Tensor) -> Tensor:
         norm, act = self.norm, self.act
-        usual = x.dtype != torch.float32 or x.device.type != "cpu" or x.dim() != 4 or x.numel() == 0
-        if usual or norm.weight.dtype != torch.float32 or not norm.training or not suits(norm, act):
+        tensors = (x, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
+        if not (plain and norm.training and x.dim() == 4 and suits(norm, act)) or _watched(norm, act):
             own: Tensor = type(norm).forward(norm, x)
             return own
         rows = x.numel() // x.shape[1]
@@ -157,9 +168,9 @@ class _NormShadow:
         assert act.levels is not None
         out, mean, var = normalise(x, norm.weight, norm.bias, copies, act.levels, norm.eps)
         if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
-            assert norm.num_batches_tracked is not None
             assert norm.momentum is not None
-            norm.num_batches_tracked.add_(1)
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.add_(1)
             norm.running_mean.lerp_(mean, norm.momentum)
             norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
         setattr(out, MARK, True)
