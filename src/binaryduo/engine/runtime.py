@@ -42,12 +42,17 @@ class Layer:
     kernel: str
 
 
+MOST_THREADS = 256  # more would only wait for one another
+
+
 class PackedModel:
     """A loaded packed model; call it with images. Safe to call from several threads at once."""
 
     def __init__(self, sections: duo.Sections, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ArgumentError(f"threads must be at least 1, not {threads}: leave it out to use all cores")
+        if threads is not None and not 1 <= threads <= MOST_THREADS:
+            raise ArgumentError(
+                f"threads must be from 1 to {MOST_THREADS}, not {threads}: leave it out to use all cores"
+            )
         self.program: Program = duo.parse(sections)
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if os.environ.get("BINARYDUO_ISA", "") not in ("", *_native.available().split()):
@@ -56,7 +61,9 @@ class PackedModel:
                 f"this CPU runs one of {', '.join(_native.available().split())}"
             )
         try:
-            self._native = _native.Model(sections.tensors, sections.ops, sections.data, threads or count)
+            self._native = _native.Model(
+                sections.tensors, sections.ops, sections.data, threads or min(count, MOST_THREADS)
+            )
         except ValueError as error:
             raise sections.error(str(error)) from error
 
