@@ -1,8 +1,8 @@
 """What one worker keeps from trial to trial: the data, the network, its first weights, the chosen engine.
 
 A network is built once and its first weights are copied back for each trial, so data are decoded once,
-coupling and decoupling are traced once, and a compiled graph serves every trial of a worker. The weights are
-those that `binaryduo train` would start from, bit for bit.
+coupling and decoupling are traced once, and torch.compile, which keeps its code by the module, finds what it compiled
+for the first trial. The weights are those that `binaryduo train` would start from, bit for bit.
 """
 
 import dataclasses
