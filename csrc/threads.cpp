@@ -22,10 +22,18 @@ constexpr auto kPatience = std::chrono::microseconds(50);
 }  // namespace
 
 Threads::Threads(size_t count) {
-    for (size_t i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+    try {
+        for (size_t i = 1; i < count; ++i) workers_.emplace_back([this, i] { work(i); });
+    } catch (
+        ...) {  // no room for another thread: those that wait already must not outlive what they wait for
+        finish();
+        throw;
+    }
 }
 
-Threads::~Threads() {
+Threads::~Threads() { finish(); }
+
+void Threads::finish() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;

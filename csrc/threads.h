@@ -31,6 +31,7 @@ class Threads {
     void run(size_t items, Task task);
 
   private:
+    void finish();  // stops and joins all workers
     void work(size_t thread);
     void take(size_t thread);
 

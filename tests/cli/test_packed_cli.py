@@ -123,3 +123,33 @@ def test_binaryduo_q_is_packed_like_the_rest(tmp_path):
     found = bd.load(tmp_path / "net.duo")(x.numpy())
     near = np.abs(found - wanted.numpy()).max(axis=1) <= 1e-4 * float(wanted.abs().max())
     assert near.mean() >= 0.75  # a value within rounding of its threshold may flip
+
+
+def test_images_out_and_plain_values_in(tmp_path):
+    segmenting = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3, padding=1), bd.nn.QuantAct()).eval()
+    bd.pack(segmenting, torch.randn(1, 1, 8, 8), tmp_path / "images.duo", verbose=False)
+    np.save(tmp_path / "x.npy", np.zeros((2, 1, 8, 8), np.float32))
+    result = RUNNER.invoke(app, ["run", str(tmp_path / "images.duo"), str(tmp_path / "x.npy")])
+    assert "use bd.load in Python" in str(result.exception)
+    plain = torch.nn.Sequential(torch.nn.Linear(5, 8), bd.nn.QuantAct(), torch.nn.Linear(8, 3)).eval()
+    bd.pack(plain, torch.randn(1, 5), tmp_path / "plain.duo", verbose=False)
+    np.save(tmp_path / "values.npy", np.zeros((2, 5), np.float32))
+    result = RUNNER.invoke(app, ["run", str(tmp_path / "plain.duo"), str(tmp_path / "values.npy")])
+    assert len(result.output.splitlines()) == 2
+
+
+def test_a_rejected_setting_leaves_the_folder_free(tmp_path):
+    wrong = (
+        "model.levels=1",
+        "loop.log_steps=0",
+        "loop.seed=-1",
+        "data.pad=-1",
+        "model.width=-2",
+        "train.lr=[",
+    )
+    for setting in wrong:
+        result = RUNNER.invoke(app, ["train", "--out", str(tmp_path / "run"), "--set", setting])
+        assert isinstance(result.exception, BinaryDuoError), setting
+    assert not (tmp_path / "run").exists()
+    result = RUNNER.invoke(app, ["reproduce", "map", "--results", str(tmp_path / "missing")])
+    assert "nothing was written" in str(result.exception)

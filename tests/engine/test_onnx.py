@@ -7,7 +7,8 @@ from torch import nn
 
 import binaryduo as bd
 from binaryduo.engine.onnx import OPSET, standard_modules
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, GraphError
+from binaryduo.nn import QuantAct
 from tests.engine.test_pack import trained_like
 
 onnx = pytest.importorskip("onnx")
@@ -61,3 +62,14 @@ def test_standard_modules_compute_the_same():
 def test_one_input_only(tmp_path):
     with pytest.raises(ArgumentError, match="one input"):
         bd.export_onnx(nn.Bilinear(2, 2, 2), (torch.zeros(1, 2), torch.zeros(1, 2)), tmp_path / "x.onnx")
+
+
+def test_an_activation_with_a_forward_of_its_own_is_refused(tmp_path):
+    class Doubled(QuantAct):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), Doubled(3), nn.Conv2d(8, 4, 3)).eval()
+    with pytest.raises(GraphError, match="cannot be exported"):
+        bd.export_onnx(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx")
+    assert not (tmp_path / "net.onnx").exists()

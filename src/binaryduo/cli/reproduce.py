@@ -121,8 +121,11 @@ def _list(results: Path | None) -> None:
 
 
 def _map(results: Path | None) -> None:
+    from binaryduo.errors import ArgumentError
     from binaryduo.report import experiments, paper_map
 
+    if results is not None and not results.is_dir():
+        raise ArgumentError(f"the folder {results} does not exist: nothing was written")
     docs = experiments.folder().parent / "docs"
     path = docs / "paper_map.md"
     path.write_text(paper_map.markdown(results, docs))

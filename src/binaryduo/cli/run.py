@@ -32,8 +32,11 @@ def run(
     import numpy as np
 
     from binaryduo.engine.runtime import load
+    from binaryduo.errors import ArgumentError
 
     model = load(path, threads)
+    if model.program.tensors[-1].shape[1:] != (1, 1):
+        raise ArgumentError(f"{path} gives an image and not one answer an image: use bd.load in Python")
     classes = [name for name in model.program.meta.get("classes", "").split("\n") if name]
     for source in inputs:
         images = _read(source, model)
@@ -69,6 +72,8 @@ def _read(path: Path, model: "PackedModel") -> Any:
         if path.suffix == ".npy":
             array = np.load(path, allow_pickle=False)
             images = array[None] if array.ndim == 3 else array
+            if images.ndim == 2 and (h, w) == (1, 1):
+                images = images[:, :, None, None]
             if images.ndim != 4 or images.shape[1:] != (c, h, w):
                 raise DataError(
                     f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}"

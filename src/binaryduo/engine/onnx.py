@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from binaryduo.errors import ArgumentError, MissingExtraError
+from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
 from binaryduo.graph import as_inputs
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.ste import thresholds
@@ -57,6 +57,14 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     example = inputs[0].detach().cpu().float()
     if len(example) == 1:  # the exporter would take a batch of one for a constant
         example = torch.cat([example, example])
+    with torch.no_grad():
+        own = copy.deepcopy(model).cpu().float().eval()(example)
+        if not torch.equal(own, plain(example)):
+            raise GraphError(
+                f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
+                "values. A subclass of QuantAct, BinaryConv2d or BinaryLinear with a forward of its own, or a hook on "
+                "one, is the usual reason"
+            )
     batch = torch.export.Dim("batch", min=1)
     with _quiet():
         program = torch.onnx.export(

@@ -66,6 +66,8 @@ class PackedModel:
             )
         except ValueError as error:
             raise sections.error(str(error)) from error
+        except RuntimeError as error:  # std::system_error
+            raise ArgumentError(f"{threads or count} threads cannot be started here: {error}") from error
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

@@ -19,8 +19,17 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from binaryduo.errors import ArgumentError
+from binaryduo.ste import check_levels
 
 R = TypeVar("R")
+
+
+def _at_least(place: str, values: Any, **lowest: int) -> None:
+    """Refuse numbers that are too small, by their dotted names; None is no number."""
+    for name, low in lowest.items():
+        value = getattr(values, name)
+        if isinstance(value, int) and value < low:
+            raise ArgumentError(f"{place}.{name} must be at least {low}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,9 @@ class Data:
     image_size: int | None = None
     workers: int = 4
 
+    def __post_init__(self) -> None:
+        _at_least("data", self, pad=0, image_size=1, workers=0)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -46,6 +58,12 @@ class Model:
     weight_bits: int | None = None
     width: float = 1.0
     topology: Literal["duo", "quad"] = "duo"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.levels, int):
+            check_levels(self.levels)
+        if not 0 < self.width < 1e3:
+            raise ArgumentError(f"model.width must be above 0 and below 1000, not {self.width!r}")
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,9 @@ class Loop:
     decouple_from: Literal["last", "best"] = "last"
     sync_bn: bool = True
     tensorboard: bool = True
+
+    def __post_init__(self) -> None:
+        _at_least("loop", self, batch=1, test_batch=1, seed=0, log_steps=1, checkpoint_steps=1, test_every=1)
 
 
 @dataclass(frozen=True)
@@ -178,7 +199,7 @@ def from_yaml(path: "str | Path") -> Recipe:
         values = yaml.safe_load(Path(path).read_text())
     except OSError as error:
         raise ArgumentError(f"the recipe {path} could not be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ArgumentError(f"the recipe {path} is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise ArgumentError(f"the recipe {path} does not hold keys and values")
@@ -195,7 +216,11 @@ def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
         key, equals, text = setting.partition("=")
         if not equals:
             raise ArgumentError(f"{setting!r} is not of the form key=value, for example train.lr=0.01")
-        recipe = _with_value(recipe, key.strip(), yaml.safe_load(text))
+        try:
+            value = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ArgumentError(f"{setting!r} has a value that is not YAML: put it in quotes") from error
+        recipe = _with_value(recipe, key.strip(), value)
     return recipe
 
 

@@ -105,7 +105,7 @@ class RunFolder:
         self._lock.truncate(0)
         self._lock.write(f"{os.getpid()}".encode())
         self._lock.flush()
-        if not self.resume and (self.path / "recipe.yaml").exists():
+        if not self.resume and (self.path / "recipe.yaml").exists() and any(self.path.rglob("step-*.json")):
             self.__exit__(None, None, None)
             raise ArgumentError(
                 f"{self.path} already holds a run: continue it with --resume or use another folder"
@@ -124,7 +124,7 @@ class RunFolder:
         if not self.writes:
             return
         kept = self.path / "recipe.yaml"
-        if kept.exists():
+        if kept.exists() and self.resume:
             if to_yaml(from_yaml(kept)) != to_yaml(recipe):
                 raise ArgumentError(
                     f"{kept} is another recipe: a run is resumed with the settings it began with"
