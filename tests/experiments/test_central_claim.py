@@ -52,7 +52,7 @@ def test_spearman_of_constants_is_not_a_number() -> None:
 def test_verdict_and_picture(tmp_path: Path) -> None:
     claim = experiments.module("central_claim")
     rows = _rows()
-    by_cosine, by_area = claim.correlations(rows)
+    by_cosine, by_area = claim.correlations(claim.points(rows))
     assert by_cosine == pytest.approx(1.0)
     assert by_area < by_cosine
     (verdict,) = claim.verdicts(rows)
