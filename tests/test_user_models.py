@@ -131,3 +131,26 @@ def test_coupling_keeps_the_budget(name: str) -> None:
     shapes = [t.shape for t in tensors_in(binary(*example))]
     assert shapes == [t.shape for t in tensors_in(baseline(*example))]
     assert bd.cost(binary, example).params == sum(p.numel() for p in binary.parameters())
+
+
+class InTraining(nn.Module):
+    """GoogLeNet's habit: something that forward() does in training only."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.a = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), bd.nn.QuantAct())
+        self.fc, self.aux, self.what = nn.Linear(16, 4), nn.Linear(16, 4), what
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.a(x).mean((2, 3))
+        if not self.training:
+            return self.fc(y)
+        return self.fc(y) + self.aux(y) if self.what == "layer" else self.fc(y.sin())
+
+
+def test_what_forward_does_in_training_only() -> None:
+    x = torch.randn(2, 3, 8, 8)
+    with pytest.raises(bd.errors.GraphError, match="'aux' runs in training only"):
+        bd.couple(InTraining("layer"), x)
+    with pytest.warns(UserWarning, match="does more in training"):
+        bd.couple(InTraining("operation"), x)

@@ -20,7 +20,7 @@ from binaryduo.operations import Kind, PadChannels
 from binaryduo.planning import TOPOLOGIES, Topology
 from binaryduo.rewrite import channel_size, set_channel_size, to_module
 from binaryduo.ste import check_levels
-from binaryduo.tracing import as_inputs, unwrap
+from binaryduo.tracing import as_inputs, check_training_path, unwrap
 
 
 def coupled_width(n: int, levels: int = 3) -> int:
@@ -80,6 +80,7 @@ def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topo
     if isinstance(getattr(model, "coupling", None), Coupling):
         raise GraphError(f"{type(model).__name__} is coupled already: couple the binary baseline instead")
     analysis = analyse(model, inputs)
+    check_training_path(model, len(inputs))
     refuse_shared(analysis)
     if next(analysis.of_kind(Kind.QUANT), None) is None:
         raise GraphError(

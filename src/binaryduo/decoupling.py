@@ -33,7 +33,7 @@ from binaryduo.rewrite import (
     unused_name,
 )
 from binaryduo.sizes import consumers, origins, size_readers
-from binaryduo.tracing import as_inputs, unwrap
+from binaryduo.tracing import as_inputs, check_training_path, unwrap
 from binaryduo.widening import widen_input, widen_norm, widen_output
 
 EXACT = 1e-10  # what float64 outputs may differ by, relative to the largest
@@ -64,6 +64,7 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     devices = sorted({x.get_device() for x in inputs if x.is_cuda})
     with torch.random.fork_rng(devices=devices):
         analysis = analyse(model, inputs)
+        check_training_path(model, len(inputs))
         _check(model, analysis)
         problem: GraphError | None = None
         for rewrite in (False, True):

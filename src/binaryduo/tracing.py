@@ -3,6 +3,8 @@
 import copy
 import inspect
 import operator
+import warnings
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +91,39 @@ def trace(model: nn.Module, given: int = 1) -> fx.Graph:
             f"{type(model).__name__} cannot be traced by torch.fx: {first}. Control flow that depends on "
             f"data cannot be followed; move it out of forward(), or mark the helper with torch.fx.wrap"
         ) from error
+
+
+def check_training_path(model: nn.Module, given: int) -> None:
+    """Refuse layers that forward() calls in training only, which a trace of the evaluation does not see; warn of other
+    operations that are left out where forward() has to be rewritten.
+
+    >>> check_training_path(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), 1)
+    """
+    work = copied(model)
+    seen = Counter((node.op, str(node.target)) for node in trace(work.eval(), given).nodes)
+    try:
+        graph = trace(work.train(), given)
+    except GraphError:
+        return  # data-dependent in training only: nothing can be said
+    for node in graph.nodes:
+        key = (node.op, str(node.target))
+        seen[key] -= 1
+        if seen[key] >= 0 or node.op not in ("call_module", "call_function", "call_method"):
+            continue
+        weighted = node.op == "call_module" and any(
+            True for _ in work.get_submodule(str(node.target)).parameters()
+        )
+        if weighted:
+            raise GraphError(
+                f"module {node.target!r} runs in training only, so its channels cannot be followed: call it outside of "
+                f"forward(), or in evaluation too"
+            )
+        warnings.warn(
+            f"forward() of {type(model).__name__} does more in training ({node.name!r}) than in evaluation; where it has "
+            "to be rewritten, only what it does in evaluation is kept",
+            stacklevel=3,
+        )
+        return
 
 
 def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
