@@ -119,8 +119,8 @@ def check_training_path(model: nn.Module, given: int) -> None:
                 f"forward(), or in evaluation too"
             )
         warnings.warn(
-            f"forward() of {type(model).__name__} does more in training ({node.name!r}) than in evaluation; where it has "
-            "to be rewritten, only what it does in evaluation is kept",
+            f"forward() of {type(model).__name__} does more in training ({node.name!r}) than in evaluation; where "
+            "it has to be rewritten, only what it does in evaluation is kept",
             stacklevel=3,
         )
         return
