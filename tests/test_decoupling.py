@@ -284,3 +284,20 @@ def test_bad_arguments_are_refused() -> None:
         bd.decouple(small(), "image")
     with pytest.raises(bd.BinaryDuoError, match="does not go through module '0'"):
         bd.decouple(small(), image(channels=4))
+
+
+def test_flips_are_counted_in_channels_last_too() -> None:
+    """Values placed within rounding of the threshold 1/4, in the memory format that training uses."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.BatchNorm2d(4), bd.nn.QuantAct(3), nn.Flatten(), nn.Linear(64, 2)).eval()
+    norm = net[0]
+    with torch.no_grad():
+        norm.running_mean.fill_(7.3)
+        norm.weight.fill_(0.01)
+        norm.bias.fill_(0.013)
+        slope = norm.weight[0].double() * torch.rsqrt(norm.running_var[0].double() + norm.eps)
+        at = (0.25 - 0.013) / slope + 7.3
+        x = (at * (1 + torch.randn(64, 4, 4, 4).double() * 1e-7)).float()
+    binary = bd.decouple(net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last))
+    comparison = binary.decoupling.comparison
+    assert 0 < comparison.started <= comparison.flips

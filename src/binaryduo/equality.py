@@ -89,7 +89,7 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
             steps = torch.tensor(thresholds(levels[number]), device=pre.device, dtype=pre.dtype)
             distance = (pre[roots].unsqueeze(-1) - steps).abs().amin(-1)
             farthest = max(farthest, float((distance / bounds[number][roots]).max()))
-        clean &= ~flipped.view(len(flipped), -1).any(1)
+        clean &= ~flipped.flatten(1).any(1)
         if len(clean) != images:
             clean = clean.all().expand(images).clone()
     if farthest > 1:
