@@ -26,7 +26,7 @@ class Artefact:
     paper: str = NOT_PRINTED
     experiments: tuple[str, ...] = ()
     judged: str = ""
-    needs: tuple[tuple[str, str], ...] = ()
+    needs: tuple[tuple[str, str | int | None], ...] = ()
     command: str | None = None
     reduced: str | None = None
     pending: str | None = None
@@ -153,6 +153,7 @@ ARTEFACTS = (
         "Appendix C, ε from 1e-4 to 1e-2",
         "The gap between ternary and binary is there in every layer at every ε; all STEs are alike.",
         experiments=("appendix_c_steps",),
+        needs=(("levels", 2),),  # the other precisions are drawn, but no claim is about them
     ),
     Artefact(
         "algorithm1",
@@ -194,6 +195,7 @@ ARTEFACTS = (
         "With ESG instead of CDG the same trends show; full precision is around 0.7.",
         "around 0.7 at full precision; the others not printed",
         ("appendix_h_sigmas",),
+        needs=(("levels", None),),  # run behind ternary and binary; 2, 3 and 4 bits are drawn only
     ),
     Artefact(
         "appendix-h-cost",
