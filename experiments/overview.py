@@ -57,7 +57,7 @@ def train(axes: Axes) -> None:
     axes.plot(*curve(coupled, 0), "o-", color=TERNARY, ms=4, label="coupled, three levels")
     axes.plot(*curve(tuned, split), "o-", color=TUNED, ms=4, label="decoupled: bits, fine-tuned")
     axes.axvline(split, color=INK, lw=0.8, ls=":")
-    axes.annotate("decoupled", (split, axes.get_ylim()[0]), (3, 6), textcoords="offset points", fontsize=8)
+    axes.annotate("decoupled here", (split, 70), (3, 0), textcoords="offset points", fontsize=8)
     axes.set_xlabel("minutes of training on two CPU cores")
     axes.set_ylabel("test accuracy (%)")
     axes.set_title("Train: VGG-7 on CIFAR-10, one seed", loc="left", fontsize=10)
