@@ -153,3 +153,12 @@ def test_a_rejected_setting_leaves_the_folder_free(tmp_path):
     assert not (tmp_path / "run").exists()
     result = RUNNER.invoke(app, ["reproduce", "map", "--results", str(tmp_path / "missing")])
     assert "nothing was written" in str(result.exception)
+
+
+def test_a_device_that_is_not_there_is_refused_in_a_sentence(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("it is there")
+    result = RUNNER.invoke(app, ["train", "--out", str(tmp_path / "run"), "--set", "loop.accelerator=cuda"])
+    assert "there is none here" in str(result.exception)
+    result = RUNNER.invoke(app, ["train", "--out", str(tmp_path / "run"), "--network", "mlp", "--show"])
+    assert result.exit_code == 0

@@ -12,7 +12,7 @@ def mismatch(
         int, typer.Option(help="Samples of the toy problem; the paper uses a million.")
     ] = 1_000_000,
     evaluations: Annotated[
-        int, typer.Option(help="Brute-force evaluations to time; the rest is scaled.")
+        int, typer.Option(min=1, help="Brute-force evaluations to time; the rest is scaled.")
     ] = 8,
     scaling: Annotated[
         list[int] | None, typer.Option(help="Also time the fast CDG at this many samples; may be repeated.")

@@ -13,7 +13,7 @@ def train(
     batch: Annotated[int, typer.Option(help="Images a step.")] = 256,
     steps: Annotated[int, typer.Option(help="Steps a round; the fastest counts.")] = 4,
     rounds: Annotated[int, typer.Option(help="Rounds through all contenders.")] = 2,
-    threads: Annotated[int, typer.Option(help="Cores to use.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, help="Cores to use.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write the numbers as JSON.")] = None,
 ) -> None:
     """Measure a training step end to end, data included, beside plain eager PyTorch loops on the same batches.

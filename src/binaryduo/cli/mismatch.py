@@ -20,7 +20,7 @@ app = typer.Typer(
 app.command("network")(mismatch_network.network)
 
 Samples = Annotated[int, typer.Option(help="Samples of the toy problem; the paper uses a million.")]
-Seeds = Annotated[int, typer.Option(help="How many seeds; each has its own data and weights.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds; each has its own data and weights.")]
 Init = Annotated[list[str], typer.Option(help="he, torch or normal; may be repeated.")]
 Steps = Annotated[list[float], typer.Option(help="Step sizes ε (σ for ESG); may be repeated.")]
 Pairs = Annotated[int, typer.Option(help="Antithetic pairs of the evolution-strategy gradient.")]

@@ -8,6 +8,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.plugins import DoublePrecision
 from torch import nn
 
+from binaryduo.errors import ArgumentError
 from binaryduo.training.recipe import Loop, Stage
 from binaryduo.training.stopping import ProcessLost
 
@@ -27,6 +28,11 @@ class Float64(DoublePrecision):
 def make_fabric(loop: Loop) -> Fabric:
     """Fabric for this process; under torchrun it is one of WORLD_SIZE with DDP, else alone on one device."""
     world, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
+    usable = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
+    if not usable.get(loop.accelerator, lambda: True)():
+        raise ArgumentError(
+            f"loop.accelerator is {loop.accelerator}, and there is none here: use auto or cpu"
+        )
     fabric = Fabric(
         accelerator=loop.accelerator,
         devices=local,
