@@ -28,8 +28,8 @@ class Float64(DoublePrecision):
 def make_fabric(loop: Loop) -> Fabric:
     """Fabric for this process; under torchrun it is one of WORLD_SIZE with DDP, else alone on one device."""
     world, local = (int(os.environ.get(name, "1")) for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"))
-    usable = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}
-    if not usable.get(loop.accelerator, lambda: True)():
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(loop.accelerator, True):
         raise ArgumentError(
             f"loop.accelerator is {loop.accelerator}, and there is none here: use auto or cpu"
         )
