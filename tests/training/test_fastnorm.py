@@ -44,7 +44,9 @@ def gradients(model, x, grad):
     channels=st.integers(1, 37),
     copies=st.integers(1, 3),
     levels=st.sampled_from([2, 3, 4, 16]),
-    size=st.tuples(st.integers(2, 5), st.integers(3, 9), st.integers(1, 9)),  # two rows alone can nearly cancel
+    size=st.tuples(
+        st.integers(2, 5), st.integers(3, 9), st.integers(1, 9)
+    ),  # two rows alone can nearly cancel
     seed=st.integers(0, 1000),
     threads=st.integers(1, 3),
 )
