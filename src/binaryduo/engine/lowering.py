@@ -262,27 +262,27 @@ class Lowering:
         op = Op(node.target, Code.FLOAT_CONV, -1, kernel=tuple(kernel), stride=stride, padding=padding)  # type: ignore[arg-type]
         op.channels = channels
         scale, reach = torch.ones((), dtype=torch.float64), None
-        if is_binary_weight(module) and value.binary:
+        binary = binarize_weight(weight) if is_binary_weight(module) else None
+        if binary is not None and value.binary:
             op.code, op.input = Code.BINARY_CONV, self.as_bits(value)
-            binary = binarize_weight(weight)
             scale, reach = binary.abs().flatten()[0], weight[0].numel()
             op.weights = binary_weights(binary.numpy(), self.program.tensors[op.input].copies)
             if self.program.inputs_of(op) > 65535:  # unused bits of a byte count
                 raise self.refuse(
                     node, f"it has {reach} inputs: with them a one-bit layer has more than 65535"
                 )
-        elif is_binary_weight(module):  # bits on disk, but sums of floats
+        elif binary is not None:  # bits on disk, but sums of floats
             op.input = self.floats(value)
             op.flags |= Flag.BIT_WEIGHTS
-            op.weights = sign_weights(binarize_weight(weight).numpy())
+            op.weights = sign_weights(binary.numpy())
         else:
             op.input = value.bits if value.bits >= 0 else self.floats(value)
             dtype = np.float16 if self.half else np.float32
             op.flags |= Flag.HALF_WEIGHTS * self.half
             op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
         pending = Pending(op, (channels, *size), reach, scale)  # type: ignore[arg-type]
-        if op.flags & Flag.BIT_WEIGHTS:
-            size_of_weights = binarize_weight(weight).abs().flatten()[0]
+        if binary is not None and op.flags & Flag.BIT_WEIGHTS:
+            size_of_weights = binary.abs().flatten()[0]
             self.affine(pending, size_of_weights.expand(channels), torch.zeros(channels), 1)
             pending.steps.append(lambda x: x * size_of_weights)
         if wide.bias is not None:
