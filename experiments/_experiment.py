@@ -69,6 +69,9 @@ def run(
     import torch
     from rich.progress import Progress
 
+    from binaryduo.allocator import keep_memory
+
+    keep_memory()
     path = path_of(experiment, profile, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     kept: dict[str, Any] = {"units": []}

@@ -26,9 +26,11 @@ def mismatch(
     """
     import json
 
+    from binaryduo.allocator import keep_memory
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch.timing import compare_with_brute_force, scale
 
+    keep_memory()
     with progress_bar("timing") as progress:
         result = compare_with_brute_force(levels, samples, evaluations, progress=progress)
     typer.echo(f"toy problem, {levels} levels, {samples:,} samples, {result['threads']} threads")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from binaryduo.allocator import keep_memory
 from binaryduo.cli import mismatch_network
 from binaryduo.errors import ArgumentError
 
@@ -16,6 +17,12 @@ app = typer.Typer(
     help="Gradient mismatch: on the paper's toy problem, and on real networks (`network`).",
     no_args_is_help=True,
 )
+
+
+@app.callback()
+def _before_any_command() -> None:
+    keep_memory()
+
 
 app.command("network")(mismatch_network.network)
 

@@ -64,6 +64,9 @@ def network(
         _settle(model, x)
     else:
         _load(model, weights)
+    if x.dim() == 4:  # the faster layout of memory for convolutions on processors
+        model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        x = x.contiguous(memory_format=torch.channels_last)
     with progress_bar(f"{name}, {len(x)} images") as progress:
         profiles = compare_stes(
             model, F.cross_entropy, x, y, ste or [], step, coordinates, seed, progress=progress

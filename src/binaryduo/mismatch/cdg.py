@@ -13,7 +13,7 @@ from binaryduo.mismatch.coarse import sensitivities
 from binaryduo.mismatch.network import Trace, forward
 
 
-def block_sums(
+def sums(
     trace: Trace, targets: Tensor, weights: list[Tensor], levels: int | None, step: float
 ) -> list[Tensor]:
     """(Σ_samples ℓ(W + step·e) - ℓ(W - step·e)) / (2 step) for every weight of every layer, fast.
@@ -24,15 +24,15 @@ def block_sums(
     residual = trace.output - targets
     if levels is None:
         deltas = sensitivities(trace, residual, weights, None, "relu1")
-        sums = [
+        hidden = [
             relu_cdg.layer_sum(trace, residual, deltas[i], weights, i, step) for i in range(len(trace.pre))
         ]
     else:
-        sums = [
+        hidden = [
             staircase_cdg.layer_sum(trace, residual, weights, levels, i, step) for i in range(len(trace.pre))
         ]
     last = residual.unsqueeze(0) @ trace.inputs[-1]
-    return [s / (2 * step) for s in sums] + [last]
+    return [s / (2 * step) for s in hidden] + [last]
 
 
 def brute(

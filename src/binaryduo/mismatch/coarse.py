@@ -19,7 +19,7 @@ def sensitivities(
     """
     out = [residual.unsqueeze(1)]
     for z, weight in zip(reversed(trace.pre), reversed(weights[1:]), strict=True):
-        back = out[0] @ weight
+        back = (weight.T @ out[0].T).T
         slope = (z > 0).to(z.dtype) if levels is None else stes.derivative(ste, z, levels)
         out.insert(0, back * slope)
     return out

@@ -22,7 +22,7 @@ def draw_noise(count: int, shape: tuple[int, int], generator: torch.Generator) -
     return torch.randn(count, *shape, generator=generator, dtype=torch.float64)
 
 
-def block_differences(
+def differences(
     trace: Trace,
     targets: Tensor,
     weights: list[Tensor],

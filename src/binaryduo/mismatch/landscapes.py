@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from binaryduo.errors import ArgumentError
-from binaryduo.mismatch.blocks import Progress, map_blocks
-from binaryduo.mismatch.network import activate, outputs_from
+from binaryduo.mismatch.blocks import Progress
+from binaryduo.mismatch.network import Trace, activate, outputs_from
 from binaryduo.mismatch.toy import ToyProblem
 
 Entry = tuple[int, int]
@@ -39,11 +39,9 @@ def loss_surface(
         )
     index = problem.layers.index(layer)
     weights = [problem.weights[name] for name in problem.layers]
-    _ = problem.targets
 
-    def work(block: int) -> Tensor:
-        trace = problem.trace(block)
-        residual = trace.output - problem.targets_of(block)
+    def work(trace: Trace, targets: Tensor) -> list[Tensor]:
+        residual = trace.output - targets
         x, z, a = trace.inputs[index], trace.pre[index], trace.inputs[index + 1]
         units = sorted({j for j, _ in entries})
         sums = []
@@ -56,9 +54,9 @@ def loss_surface(
             full[:, units] = moved[changed]
             change = outputs_from(full, weights[index + 1 :], problem.levels) - trace.output[changed]
             sums.append((change * (residual[changed] + change / 2)).sum())
-        return torch.stack(sums)
+        return [torch.stack(sums)]
 
-    total = sum(map_blocks(work, problem.blocks, progress), torch.zeros((), dtype=torch.float64))
+    (total,) = problem.sums(work, progress)
     return problem.loss() + total / problem.samples
 
 

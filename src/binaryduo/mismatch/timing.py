@@ -17,6 +17,8 @@ from binaryduo.mismatch.blocks import Progress, map_blocks
 from binaryduo.mismatch.network import activate
 from binaryduo.mismatch.toy import ToyProblem
 
+_BRUTE_ROWS = 8192  # samples that brute force works on together: the fastest here
+
 
 def compare_with_brute_force(
     levels: int | None = 2,
@@ -47,8 +49,8 @@ def compare_with_brute_force(
         fast_cpu = min(fast_cpu, time.process_time() - begin_cpu)
         if progress is not None:
             progress(i + 1, total)
-    blocks = [problem.trace(i).inputs[0].float() for i in range(problem.blocks)]
-    targets = [problem.targets_of(i).float() for i in range(problem.blocks)]
+    blocks = torch.split(problem.inputs.T.float(), _BRUTE_ROWS)
+    targets = torch.split(problem.targets.float(), _BRUTE_ROWS)
     weights = [problem.weights[name].float() for name in problem.layers]
     _evaluate(blocks, targets, weights, levels)
     begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -79,7 +81,7 @@ def compare_with_brute_force(
 
 
 def _evaluate(
-    blocks: list[Tensor], targets: list[Tensor], weights: list[Tensor], levels: int | None
+    blocks: Sequence[Tensor], targets: Sequence[Tensor], weights: list[Tensor], levels: int | None
 ) -> float:
     """The loss in float32, summed in float64."""
 

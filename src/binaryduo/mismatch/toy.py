@@ -20,7 +20,8 @@ from binaryduo.ste import STE
 _DATA, _WEIGHTS, _TARGET, _NOISE = range(4)
 
 
-_Work = Callable[[int], list[Tensor]]
+# (forward pass of some samples, their targets) -> sums over these samples
+_Work = Callable[[Trace, Tensor], list[Tensor]]
 
 
 class ToyProblem:
@@ -78,13 +79,16 @@ class ToyProblem:
         """How many blocks the samples are worked on in."""
         return -(-self.samples // self.BLOCK)
 
+    def _samples_of(self, index: int) -> slice:
+        return slice(index * self.BLOCK, (index + 1) * self.BLOCK)
+
     def _block(self, index: int) -> Tensor:
-        """Block `index` of the data, (B, width), float64."""
+        """Block `index` of the data, (B, width), float64; it lies in memory by columns, as `forward` likes it."""
         x = self._kept.get(index)
         if x is None:
             # Always a whole block, cut afterwards: the numbers do not depend on how many are wanted.
             x = torch.randn(self.BLOCK, self.width, generator=generator(self.seed, _DATA, index))
-            x = x[: self.samples - index * self.BLOCK].to(self.device)
+            x = x[: self.samples - index * self.BLOCK].to(self.device).T.contiguous().T
             if self.samples * self.width * 4 <= self.KEEP_BYTES:
                 self._kept[index] = x
         return x.double()
@@ -105,26 +109,33 @@ class ToyProblem:
 
             def work(index: int) -> None:
                 # Written in place: small results kept among large temporaries would scatter the heap.
-                part = slice(index * self.BLOCK, (index + 1) * self.BLOCK)
-                targets[part] = forward(self._block(index), weights, self.levels).output
+                targets[self._samples_of(index)] = forward(self._block(index), weights, self.levels).output
 
             for _ in map_blocks(work, self.blocks):
                 pass
             self._targets = targets
         return self._targets
 
-    def targets_of(self, index: int) -> Tensor:
-        """The targets of block `index`, (B,)."""
-        return self.targets[index * self.BLOCK : (index + 1) * self.BLOCK]
+    def sums(self, work: _Work, progress: Progress | None = None) -> list[Tensor]:
+        """What `work` returns for a forward pass of some samples and their targets, added up over all samples.
+
+        >>> ToyProblem(width=2, samples=10).sums(lambda trace, targets: [torch.tensor(len(targets))])
+        [tensor(10)]
+        """
+        targets, weights = self.targets, self._weights()  # made before the threads start
+
+        def of_block(index: int) -> list[Tensor]:
+            return work(forward(self._block(index), weights, self.levels), targets[self._samples_of(index)])
+
+        total: list[Tensor] = []
+        for part in map_blocks(of_block, self.blocks, progress):
+            total = part if not total else [a + b for a, b in zip(total, part, strict=True)]
+        return total
 
     # --- loss and gradients ---------------------------------------------------------------------------
 
     def _weights(self) -> list[Tensor]:
         return [self.weights[name] for name in self.layers]
-
-    def trace(self, index: int) -> Trace:
-        """The evaluating network's forward pass over block `index`."""
-        return forward(self._block(index), self._weights(), self.levels)
 
     def loss(self) -> float:
         """1/(2n) Σ (F - F*)² of the evaluating network.
@@ -133,11 +144,8 @@ class ToyProblem:
         >>> same.loss()
         0.0
         """
-        _ = self.targets
-        work = lambda i: cdg.half_squared_loss(self.trace(i).output, self.targets_of(i))  # noqa: E731
-        sizes = [len(self.targets_of(i)) for i in range(self.blocks)]
-        parts = map_blocks(work, self.blocks)
-        return sum(size * part for size, part in zip(sizes, parts, strict=True)) / self.samples
+        (squares,) = self.sums(lambda trace, targets: [(trace.output - targets).square().sum()])
+        return float(squares) / (2 * self.samples)
 
     def coarse_gradient(self, ste: "str | STE | None" = None, progress: Progress | None = None) -> Gradients:
         """What back-propagation through the STE returns; `ste` stands in for the problem's own.
@@ -150,17 +158,16 @@ class ToyProblem:
         self, ste_list: "Sequence[str | STE]", progress: Progress | None = None
     ) -> list[Gradients]:
         """The coarse gradient for each of several STEs, from one forward pass."""
-        chosen = [stes.get(ste) for ste in ste_list]
+        chosen, weights = [stes.get(ste) for ste in ste_list], self._weights()
 
-        def work(index: int) -> list[Tensor]:
-            trace, weights = self.trace(index), self._weights()
-            residual = trace.output - self.targets_of(index)
+        def work(trace: Trace, targets: Tensor) -> list[Tensor]:
+            residual = trace.output - targets
             out: list[Tensor] = []
             for ste in chosen:
                 out += gradient_sums(trace, sensitivities(trace, residual, weights, self.levels, ste))
             return out
 
-        sums = self._sums(work, progress)
+        sums = self.sums(work, progress)
         size = len(self.layers)
         return [self._named(sums[i * size : (i + 1) * size]) for i in range(len(chosen))]
 
@@ -175,12 +182,9 @@ class ToyProblem:
             return self._brute(step, progress)
         if method != "fast":
             raise unknown_name("method", method, ["fast", "brute"])
-
-        def work(index: int) -> list[Tensor]:
-            trace = self.trace(index)
-            return cdg.block_sums(trace, self.targets_of(index), self._weights(), self.levels, step)
-
-        return self._named(self._sums(work, progress))
+        weights = self._weights()
+        work: _Work = lambda trace, targets: cdg.sums(trace, targets, weights, self.levels, step)  # noqa: E731
+        return self._named(self.sums(work, progress))
 
     def _brute(self, step: float, progress: Progress | None) -> Gradients:
         x, targets, weights = self.inputs.T, self.targets, self._weights()
@@ -214,27 +218,19 @@ class ToyProblem:
             for i, w in enumerate(weights)
         ]
 
-        def work(index: int) -> list[Tensor]:
-            trace, targets = self.trace(index), self.targets_of(index)
+        def work(trace: Trace, targets: Tensor) -> list[Tensor]:
             return [
-                esg.block_differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype)
+                esg.differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype)
                 for i in range(self.hidden_layers)
             ] + [(trace.output - targets).unsqueeze(0) @ trace.inputs[-1]]
 
-        sums = self._sums(work, progress)
+        sums = self.sums(work, progress)
         out = {
             name: esg.combine(sums[i], noise[i], sigma, self.samples)
             for i, name in enumerate(self.layers[:-1])
         }
         out["out"] = esg.linear_estimate(sums[-1] / self.samples, noise[-1])
         return out
-
-    def _sums(self, work: _Work, progress: Progress | None) -> list[Tensor]:
-        _ = self.targets  # made before the threads start, by threads of their own
-        total: list[Tensor] = []
-        for part in map_blocks(work, self.blocks, progress):
-            total = part if not total else [a + b for a, b in zip(total, part, strict=True)]
-        return total
 
     def _named(self, sums: list[Tensor]) -> Gradients:
         return {name: s / self.samples for name, s in zip(self.layers, sums, strict=True)}

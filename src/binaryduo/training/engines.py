@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from binaryduo.allocator import keep_memory
 from binaryduo.data.progress import console
 from binaryduo.training import fastconv, fastnorm
 
@@ -38,7 +39,7 @@ def prepare(model: nn.Module, engine: str) -> nn.Module:
     if engine == "fast" and not fastconv.available():
         say("engine fast: its native part is not installed here; eager is used, equal to rounding")
     elif engine == "fast":
-        fastconv.keep_memory()
+        keep_memory()
         if not fastconv.install(model) + fastnorm.install(model):
             say("engine fast: nothing in this network can use it")
     if engine == "compile":

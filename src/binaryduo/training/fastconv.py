@@ -1,11 +1,9 @@
-"""The engine "fast": 3×3 convolutions in training by Winograd's method, and memory that is kept for reuse.
+"""The engine "fast": 3×3 convolutions in training by Winograd's method.
 
 Only training uses it: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
 convolution by rounding (some 1e-6 of the largest output), as those of any other order of summation.
 """
 
-import ctypes
-import platform
 from typing import Any
 
 import torch
@@ -128,20 +126,3 @@ class _Shadow:
             return own
         out = convolve(input, weight)
         return out if bias is None else out + bias.view(1, -1, 1, 1)
-
-
-def keep_memory() -> bool:
-    """Tell glibc to keep freed memory: large tensors are then reused, not mapped and zeroed at each step.
-
-    For the rest of the process; returns whether it could be done.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    libc = ctypes.CDLL(None)
-    M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
-    largest = 2**31 - 1
-    return bool(
-        libc.mallopt(M_MMAP_MAX, 0)
-        and libc.mallopt(M_TRIM_THRESHOLD, largest)
-        and libc.mallopt(M_TOP_PAD, 64 * 2**20)
-    )
