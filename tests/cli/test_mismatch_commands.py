@@ -110,6 +110,42 @@ def test_network_with_weights(images, tmp_path, capsys):
     assert call(*command, tmp_path / "none.safetensors") == 2
 
 
+def test_network_is_binary_unless_other_levels_are_asked_for(images, tmp_path):
+    found = {}
+    for levels in ((), ("--levels", 2), ("--levels", "none")):
+        out = tmp_path / "p.json"
+        assert (
+            call("mismatch", "network", "mlp", "--data", images, "--coordinates", 3, *levels, "--out", out)
+            == 0
+        )
+        (profile,) = json.loads(out.read_text())
+        found[levels] = profile["loss"]
+    assert found[()] == found["--levels", 2] != found["--levels", "none"]
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "says"),
+    [
+        ("--plot", "picture.foo", "must end in"),
+        ("--plot", "folder.png", "is a folder"),
+        ("--out", "file/x.json", "is a file, not a folder"),
+        ("--out", "folder.png", "is a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, capsys, option, name, says):
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "file").touch()
+    # At this size the work itself would take minutes.
+    assert call("mismatch", "figure3", "--samples", 10**9, option, tmp_path / name) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_folders_on_the_way_are_made(tmp_path):
+    out = tmp_path / "a" / "b" / "rows.json"
+    assert call("mismatch", "toy", *SMALL, "--out", out) == 0
+    assert len(json.loads(out.read_text())) == 1
+
+
 def test_network_with_bad_data(tmp_path, capsys):
     np.savez(tmp_path / "x.npz", pictures=np.zeros(3))
     assert call("mismatch", "network", "mlp", "--data", tmp_path / "x.npz") == 2

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binaryduo.cli.outputs import Numbers, write_numbers
+
 if TYPE_CHECKING:
     from binaryduo.engine.benchmark import Measured
 
@@ -21,7 +23,7 @@ def infer(
         bool, typer.Option(help="Also each engine's memory, in processes of their own.")
     ] = True,
     rounds: Annotated[int, typer.Option(min=1, help="Turns of each engine; its best one counts.")] = 12,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write the numbers here, as JSON.")] = None,
+    out: Numbers = None,
 ) -> None:
     """Time the packed engine against PyTorch, ONNX Runtime and OpenVINO: all in one run, in turns.
 
@@ -29,14 +31,12 @@ def infer(
     full-precision ones they replace. Peers come with `pip install 'binaryduo[peers]'`; what is not there is
     named.
     """
-    import json
     import tempfile
 
     from binaryduo.engine import _native, benchmark
     from binaryduo.engine.peer_networks import Networks
     from binaryduo.engine.peers import LAYER_MAKERS
     from binaryduo.errors import ArgumentError
-    from binaryduo.files import write_synced
 
     try:
         counts = [int(t) for t in threads.split(",")]
@@ -78,9 +78,7 @@ def infer(
         row | {"threads": count} for count in counts for row in (benchmark.growth(count) if growth else [])
     ]
     _show_growth(rows)
-    if out is not None:
-        found = {"rows": [m.as_dict() for m in results], "growth": rows}
-        write_synced(out, (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+    write_numbers(out, {"rows": [m.as_dict() for m in results], "growth": rows})
 
 
 def _show(measured: "Measured") -> None:

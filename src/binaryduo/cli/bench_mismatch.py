@@ -1,9 +1,10 @@
 """`binaryduo bench mismatch`: the fast CDG against brute force."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from binaryduo.cli.outputs import Numbers, write_numbers
 
 
 def mismatch(
@@ -17,15 +18,13 @@ def mismatch(
     scaling: Annotated[
         list[int] | None, typer.Option(help="Also time the fast CDG at this many samples; may be repeated.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
+    out: Numbers = None,
 ) -> None:
     """Time the CDG of all layers, fast and by brute force, and print the ratio.
 
     Brute force is Algorithm 1 in its fastest plain form: float32, whole forward passes in blocks that fit the
     cache, on all cores. Only a few of its evaluations are run; each takes the same time.
     """
-    import json
-
     from binaryduo.allocator import keep_memory
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch.timing import compare_with_brute_force, scale
@@ -53,5 +52,4 @@ def mismatch(
                 f"{row['samples']:>12,} samples {row['seconds']:8.2f} s, {row['cpu_seconds']:8.2f} processor s, "
                 f"{row['cpu_microseconds_per_sample']:.2f} µs each, peak memory {row['peak_mb']:,.0f} MB"
             )
-    if out is not None:
-        out.write_text(json.dumps(result, indent=1) + "\n")
+    write_numbers(out, result)

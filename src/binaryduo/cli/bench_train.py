@@ -1,9 +1,10 @@
 """`binaryduo bench train`: the training loop against plain PyTorch loops."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from binaryduo.cli.outputs import Numbers, write_numbers
 
 
 def train(
@@ -14,14 +15,13 @@ def train(
     steps: Annotated[int, typer.Option(help="Steps a round; the fastest counts.")] = 4,
     rounds: Annotated[int, typer.Option(help="Rounds through all contenders.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Cores to use.")] = 2,
-    out: Annotated[Path | None, typer.Option(help="Also write the numbers as JSON.")] = None,
+    out: Numbers = None,
 ) -> None:
     """Measure a training step end to end, data included, beside plain eager PyTorch loops on the same batches.
 
     The share of the peak counts operations as the layers define them; a method that needs fewer can
     exceed what a direct one could reach.
     """
-    import json
     from dataclasses import asdict
 
     from rich.console import Console
@@ -48,6 +48,6 @@ def train(
             *ratios,
         )
     Console().print(table)
-    if out is not None:
-        settings = {"batch": batch, "steps": steps, "rounds": rounds, "threads": threads, "peak": peak}
-        out.write_text(json.dumps({**settings, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+    settings = {"batch": batch, "steps": steps, "rounds": rounds, "threads": threads, "peak": peak}
+    settings = {"batch": batch, "steps": steps, "rounds": rounds, "threads": threads, "peak": peak}
+    write_numbers(out, {**settings, "rows": [asdict(row) for row in rows]})

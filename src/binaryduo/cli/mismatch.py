@@ -8,7 +8,8 @@ import typer
 
 from binaryduo.allocator import keep_memory
 from binaryduo.cli import mismatch_network
-from binaryduo.errors import ArgumentError
+from binaryduo.cli.network_options import parse_levels
+from binaryduo.cli.outputs import NeededPicture, Numbers, Picture, write_numbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +34,6 @@ Steps = Annotated[list[float], typer.Option(help="Step sizes ε (σ for ESG); ma
 Pairs = Annotated[int, typer.Option(help="Antithetic pairs of the evolution-strategy gradient.")]
 Width = Annotated[int, typer.Option(help="Units in each hidden layer.")]
 Layers = Annotated[int, typer.Option(help="Hidden layers.")]
-Out = Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw the picture into this file (.png, .pdf, .svg).")]
 DECADES = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
 BINARY, RELU1, PAPER_STEP, HE = ["2"], ["relu1"], [1e-3], ["he"]
 
@@ -53,12 +52,12 @@ def toy(
     width: Width = 32,
     hidden_layers: Layers = 3,
     pairs: Pairs = 1024,
-    out: Out = None,
+    out: Numbers = None,
 ) -> None:
     """The cosine between coarse gradient and CDG (or ESG) for any precision, STE and step (Algorithm 1)."""
     from binaryduo.mismatch import Case
 
-    cases = [Case(_levels(text), name) for text in levels for name in ste]
+    cases = [Case(parse_levels(text), name) for text in levels for name in ste]
     _sweep(cases, step, seeds, init, estimator, samples, width, hidden_layers, pairs, out)
 
 
@@ -69,8 +68,8 @@ def figure3(
     init: Init = HE,
     width: Width = 32,
     hidden_layers: Layers = 3,
-    out: Out = None,
-    plot: Plot = None,
+    out: Numbers = None,
+    plot: Picture = None,
 ) -> None:
     """Figure 3: six precisions, and a binary network with every STE."""
     from binaryduo.mismatch import FIGURE_CASES, plots
@@ -87,8 +86,8 @@ def steps(
     init: Init = HE,
     width: Width = 32,
     hidden_layers: Layers = 3,
-    out: Out = None,
-    plot: Plot = None,
+    out: Numbers = None,
+    plot: Picture = None,
 ) -> None:
     """Appendix C: how the cosines depend on CDG's step ε."""
     from binaryduo.mismatch import FIGURE_CASES, plots
@@ -106,8 +105,8 @@ def sigmas(
     width: Width = 32,
     hidden_layers: Layers = 3,
     pairs: Pairs = 1024,
-    out: Out = None,
-    plot: Plot = None,
+    out: Numbers = None,
+    plot: Picture = None,
 ) -> None:
     """Appendix H: the same with the evolution-strategy gradient, over σ."""
     from binaryduo.mismatch import FIGURE_CASES, plots
@@ -118,49 +117,40 @@ def sigmas(
 
 @app.command("curves")
 def curves(
-    plot: Annotated[Path, typer.Option(help="Draw the picture into this file (.png, .pdf, .svg).")],
+    plot: NeededPicture,
     few: Annotated[int, typer.Option(help="The small number of samples.")] = 1_000,
     many: Annotated[int, typer.Option(help="The large number of samples.")] = 1_000_000,
     levels: Annotated[str, typer.Option(help="2, 3, 4, … or none for full precision.")] = "2",
     layer: Annotated[str, typer.Option(help="The hidden layer whose first weight is moved.")] = "fc2",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
-    out: Out = None,
+    out: Numbers = None,
 ) -> None:
     """Appendix C's loss curves: along one weight, for few and many samples, large and small steps."""
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch import loss_panels, plots
 
     with progress_bar("loss curves") as progress:
-        items = loss_panels(few, many, _levels(levels), layer, seed=seed, progress=progress)
-    _write(out, items)
+        items = loss_panels(few, many, parse_levels(levels), layer, seed=seed, progress=progress)
+    write_numbers(out, items)
     _save(plot, lambda: plots.curves(items))
 
 
 @app.command("surface")
 def surface(
-    plot: Annotated[Path, typer.Option(help="Draw the picture into this file (.png, .pdf, .svg).")],
+    plot: NeededPicture,
     samples: Samples = 2_000,
     levels: Annotated[str, typer.Option(help="2, 3, 4, … or none for full precision.")] = "2",
     seed: Annotated[int, typer.Option(help="Seed of data and weights.")] = 0,
-    out: Out = None,
+    out: Numbers = None,
 ) -> None:
     """Appendix B's picture: the loss over two weights, its true gradient and its CDG."""
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch import plots, surface_panel
 
     with progress_bar("loss surface") as progress:
-        item = surface_panel(samples, _levels(levels), seed=seed, progress=progress)
-    _write(out, item)
+        item = surface_panel(samples, parse_levels(levels), seed=seed, progress=progress)
+    write_numbers(out, item)
     _save(plot, lambda: plots.surface(**item))
-
-
-def _levels(text: str) -> int | None:
-    if text.lower() == "none":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentError(f"levels must be a whole number or none, not {text!r}") from None
 
 
 def _sweep(
@@ -209,20 +199,13 @@ def _sweep(
                 table.add_row(init, case.label, case.ste, f"{step:g}", *cells, f"{seconds:.1f}")
     # A file or a pipe has no width: do not squeeze the table into 80 columns there.
     Console(width=None if sys.stdout.isatty() else 150).print(table)
-    _write(out, rows)
+    write_numbers(out, rows)
     return rows
-
-
-def _write(path: Path | None, content: Any) -> None:
-    import json
-
-    if path is not None:
-        path.write_text(json.dumps(content, indent=1) + "\n")
-        typer.echo(f"numbers: {path}")
 
 
 def _save(path: Path | None, draw: "Any") -> None:
     if path is not None:
         figure: Figure = draw()
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(str(path), dpi=150)
         typer.echo(f"picture: {path}")

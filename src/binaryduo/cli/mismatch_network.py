@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binaryduo.cli import network_options as opt
+from binaryduo.cli.outputs import Numbers, Picture, write_numbers
 from binaryduo.errors import ArgumentError, CheckpointError, DataError
 
 if TYPE_CHECKING:
@@ -12,14 +14,15 @@ if TYPE_CHECKING:
 
 
 def network(
-    name: Annotated[str, typer.Argument(help="vgg7, alexnet, resnet18, resnet18-sc or mlp.")],
+    name: opt.Network,
     data: Annotated[str, typer.Option(help="A data set's name, or an .npz file with images and labels.")],
     weights: Annotated[
         Path | None, typer.Option(help="Trained weights (.safetensors); without them the network is random.")
     ] = None,
-    variant: Annotated[str, typer.Option(help="baseline, coupled or decoupled.")] = "baseline",
-    levels: Annotated[int | None, typer.Option(help="Levels of the activations.")] = None,
-    width: Annotated[float, typer.Option(help="Width multiplier of the network.")] = 1.0,
+    variant: opt.Variant = "baseline",
+    levels: opt.Levels = None,
+    weight_bits: opt.WeightBits = None,
+    width: opt.Width = 1.0,
     images: Annotated[int, typer.Option(help="How many images to use.")] = 2000,
     coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
     step: Annotated[float, typer.Option(help="CDG's step ε.")] = 1e-3,
@@ -28,11 +31,10 @@ def network(
     define: Annotated[
         Path | None, typer.Option(help="A Python file of yours that registers an STE; it is run first.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers to this JSON file.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the picture into this file.")] = None,
+    out: Numbers = None,
+    plot: Picture = None,
 ) -> None:
     """Compare the coarse gradient with the CDG in each layer of a network: is this STE better?"""
-    import json
     import runpy
 
     import torch
@@ -52,7 +54,8 @@ def network(
         name,
         variant,  # type: ignore[arg-type]
         num_classes=int(y.max()) + 1,
-        levels=levels,
+        levels=opt.parse_levels(levels),
+        weight_bits=weight_bits,  # type: ignore[arg-type]
         width=width,
         in_channels=x.shape[1],
         image_size=x.shape[2],
@@ -73,9 +76,9 @@ def network(
         )
     for profile in profiles:
         typer.echo(str(profile) + "\n")
-    if out is not None:
-        out.write_text(json.dumps([profile.to_dict() for profile in profiles], indent=1) + "\n")
+    write_numbers(out, [profile.to_dict() for profile in profiles])
     if plot is not None:
+        plot.parent.mkdir(parents=True, exist_ok=True)
         plot_profiles(profiles, plot)
         typer.echo(f"picture: {plot}")
 

@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.outputs import writable
 from binaryduo.errors import ArgumentError
 
 
 def report(
     runs: Annotated[list[Path] | None, typer.Argument(help="Folders of runs, finished or not.")] = None,
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The HTML file to write.", callback=writable)] = Path(
+        "report.html"
+    ),
     paper: Annotated[
         bool,
         typer.Option(
@@ -29,8 +32,6 @@ def report(
     if paper == bool(runs):
         raise ArgumentError("name the folders of one or more runs, or --paper, not both")
     text = paper_report.build(results) if paper else run_report.build(list(runs or []), costs)
-    if out.is_dir():
-        raise ArgumentError(f"{out} is a folder: give --out the name of a file")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
