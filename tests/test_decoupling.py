@@ -301,3 +301,47 @@ def test_flips_are_counted_in_channels_last_too() -> None:
     binary = bd.decouple(net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last))
     comparison = binary.decoupling.comparison
     assert 0 < comparison.started <= comparison.flips
+
+
+def test_a_model_that_casts_by_itself() -> None:
+    class Casting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), bd.nn.QuantAct(3))
+            self.two = nn.Sequential(nn.Conv2d(6, 5, 3), nn.BatchNorm2d(5), bd.nn.QuantAct(3))
+            self.last = nn.Linear(5 * 16, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.one(x.float() / 255).to(torch.float32)
+            return self.last(self.two(x).flatten(1)).float()
+
+    torch.manual_seed(0)
+    x = torch.randint(256, (4, 3, 8, 8))
+    model = Casting().eval()
+    binary = bd.decouple(model, x)
+    assert binary.decoupling.comparison.largest_difference_float64 < 1e-10  # type: ignore[union-attr]
+    assert torch.allclose(binary(x), model(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [bd.nn.BinaryConv2d, nn.Conv2d])
+def test_different_levels_side_by_side(layer: Any) -> None:
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            branches = [(6, 3), (5, 4), (4, 2)]
+            self.branches = nn.ModuleList(
+                nn.Sequential(nn.Conv2d(3, size, 3), nn.BatchNorm2d(size), bd.nn.QuantAct(levels))
+                for size, levels in branches
+            )
+            self.behind = nn.Sequential(layer(15, 8, 3, bias=False), nn.BatchNorm2d(8), bd.nn.QuantAct(3))
+            self.last = nn.Linear(8 * 16, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.last(self.behind(torch.cat([b(x) for b in self.branches], 1)).flatten(1))
+
+    torch.manual_seed(0)
+    x = torch.randn(16, 3, 8, 8)
+    model = Joined().eval()
+    binary = bd.decouple(model, x)
+    assert {m.levels for m in binary.modules() if isinstance(m, bd.nn.QuantAct)} == {2}
+    assert binary.decoupling.comparison.largest_difference_float64 < 1e-10  # type: ignore[union-attr]

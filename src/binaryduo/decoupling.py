@@ -24,6 +24,7 @@ from binaryduo.graph import Analysis, analyse, refuse_shared
 from binaryduo.layout import State, convert, plain, select
 from binaryduo.operations import Kind, is_extreme
 from binaryduo.planning import TOPOLOGIES, Planner, Topology, copies_of
+from binaryduo.precision import AllFloat64
 from binaryduo.rewrite import (
     channel_size,
     in_sequence,
@@ -104,10 +105,11 @@ def _difference_float64(
     """Decouple once more in float64, where there is no rounding to speak of, and refuse any difference."""
     wide = copy.deepcopy(model).double()
     doubles = tuple(x.double() if x.is_floating_point() else x for x in inputs)
-    result, _ = _transform(analyse(wide, doubles), topology, rewrite)
-    with torch.no_grad():
+    with AllFloat64(), torch.no_grad():
+        result, _ = _transform(analyse(wide, doubles), topology, rewrite)
         difference = relative_difference(wide.eval()(*doubles), result.eval()(*doubles))
-    if difference > EXACT and compare(wide, result, doubles, difference).flips == 0:
+        differs = difference > EXACT and compare(wide, result, doubles, difference).flips == 0
+    if differs:
         raise GraphError(
             f"{type(model).__name__} cannot be decoupled: the result differs by {difference:.2g} in float64. "
             f"An operation of its forward() treats channels in a way that is not known; please report it"

@@ -6,6 +6,7 @@ the value plus a multiple of the shifts.
 """
 
 from dataclasses import dataclass
+from math import lcm
 
 import torch
 from torch import Tensor, nn
@@ -61,17 +62,26 @@ class State:
         """
         return torch.cat([torch.full((size,), copies) for size, copies in self.parts])
 
-    def blocked(self, copies: int) -> Tensor:
-        """The index that picks copy 1 of every channel, then copy 2, …; single channels are picked again.
+    @property
+    def evenly(self) -> int:
+        """The fewest rows in which every copy of every channel can appear equally often.
 
-        >>> State(((2, 2), (1, 1))).blocked(2).tolist()
+        >>> State(((2, 2), (1, 3))).evenly
+        6
+        """
+        return lcm(*(copies for _, copies in self.parts))
+
+    def blocked(self) -> Tensor:
+        """The index that picks, in `evenly` rows, a copy of every channel; each copy is picked equally often.
+
+        >>> State(((2, 2), (1, 1))).blocked().tolist()
         [0, 1, 4, 2, 3, 4]
         """
         rows = []
-        for copy in range(copies):
+        for row in range(self.evenly):
             at = 0
             for size, have in self.parts:
-                rows.append(torch.arange(size) + at + size * min(copy, have - 1))
+                rows.append(torch.arange(size) + at + size * (row % have))
                 at += size * have
         return torch.cat(rows)
 
@@ -91,11 +101,9 @@ def convert(source: State, target: State, dim: int, like: Tensor) -> list[nn.Mod
         return []
     if source.plain and target.plain:
         return []
-    most = max(copies for _, copies in source.parts)
     if target.plain:
-        blocked = source.copies == most and len(source.parts) == 1
-        index = None if blocked else source.blocked(most).to(like.device)
-        return [AverageCopies(most, index, dim)]
+        index = None if len(source.parts) == 1 else source.blocked().to(like.device)
+        return [AverageCopies(source.evenly, index, dim)]
     if target.shift is None:
         raise AssertionError("bits cannot be made from anything but an activation")
     size, copies = target.parts[0]
@@ -117,7 +125,7 @@ def select(source: State, groups: int, dim: int, device: torch.device) -> tuple[
         return [], source
     if groups == 1 and source.copies:
         return [], source
-    most = max(copies for _, copies in source.parts)
-    index = source.blocked(most).view(most, groups, size // groups).transpose(0, 1).reshape(-1)
-    target = State(((size // groups, most),) * groups, source.shift)
+    copies = source.evenly
+    index = source.blocked().view(copies, groups, size // groups).transpose(0, 1).reshape(-1)
+    target = State(((size // groups, copies),) * groups, source.shift)
     return [SelectChannels(index.to(device), dim)], target

@@ -99,8 +99,7 @@ _FUNCTIONS[operator.neg] = Kind.ELEMENTWISE
 _METHODS = {
     n: Kind.ELEMENTWISE for n in ("relu", "relu_", "sigmoid", "tanh", "clamp", "clamp_", "abs", "neg")
 }
-_UNCHANGED = ("contiguous", "clone", "detach")
-_METHODS |= {n: Kind.POOL for n in _UNCHANGED}
+_KEEPING = ("contiguous", "clone", "detach", "float", "to", "type")
 _ADDITIONS: set[Any] = {operator.add, operator.iadd, torch.add, "add", "add_"}
 _JOINS: set[Any] = {
     operator.sub,
@@ -119,6 +118,22 @@ UNSQUEEZES: set[Any] = {torch.unsqueeze, "unsqueeze"}
 _MEANS: set[Any] = {torch.mean, "mean"}
 _EXTREMES: set[Any] = {torch.amax, "amax", torch.amin, "amin"}
 SWAPS: set[Any] = {torch.permute, torch.transpose, "permute", "transpose"}
+
+
+def keeps_values(node: fx.Node) -> bool:
+    """Whether a method returns what it is given: a copy, another layout of memory, or float32 numbers.
+
+    >>> graph = fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> [keeps_values(graph.call_method("to", (x, dtype))) for dtype in (torch.float32, torch.int8)]
+    [True, False]
+    """
+    if node.op != "call_method" or node.target not in _KEEPING:
+        return False
+    options = [*node.args[1:], *node.kwargs.values()]
+    return all(
+        o is torch.float32 or isinstance(o, bool | torch.device | torch.memory_format) for o in options
+    )
 
 
 def _module_kind(module: nn.Module) -> Kind:
@@ -171,7 +186,7 @@ def is_extreme(node: fx.Node, module: nn.Module | None) -> bool:
 
 def channel_dim_after(node: fx.Node, module: nn.Module | None, dim: int, ndim: int) -> int | None:
     """Where a tensor's channels are behind a POOL or WEIGHTED node; None where it mixes or moves them."""
-    if isinstance(module, nn.Identity | nn.Dropout) or node.target in _UNCHANGED or node.target is F.dropout:
+    if isinstance(module, nn.Identity | nn.Dropout) or keeps_values(node) or node.target is F.dropout:
         return dim
     if node.target in _MEANS or node.target in _EXTREMES:
         dims, keep = _reduction(node, ndim)
@@ -275,6 +290,8 @@ def node_kind(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ki
         return _average_kind(node)
     if node.op == "call_function" and target in _FUNCTIONS:
         return _FUNCTIONS[target]
+    if keeps_values(node):
+        return Kind.POOL
     if node.op == "call_method" and target in _METHODS:
         return _METHODS[str(target)]
     return Kind.OTHER

@@ -23,7 +23,7 @@ def network(
     levels: opt.Levels = None,
     weight_bits: opt.WeightBits = None,
     width: opt.Width = 1.0,
-    images: Annotated[int, typer.Option(help="How many images to use.")] = 2000,
+    images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
     coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
     step: Annotated[float, typer.Option(help="CDG's step ε.")] = 1e-3,
     seed: Annotated[int, typer.Option(help="Seed of the drawn weights (and of random weights).")] = 0,
@@ -48,12 +48,12 @@ def network(
         if not define.is_file():
             raise ArgumentError(f"{define} is no file: give a Python file that calls binaryduo.ste.register")
         runpy.run_path(str(define))
-    x, y = _images(data, images)
+    x, y, classes = _images(data, images)
     torch.manual_seed(seed)
     model = models.build(
         name,
         variant,  # type: ignore[arg-type]
-        num_classes=int(y.max()) + 1,
+        num_classes=classes,
         levels=opt.parse_levels(levels),
         weight_bits=weight_bits,  # type: ignore[arg-type]
         width=width,
@@ -83,8 +83,9 @@ def network(
         typer.echo(f"picture: {plot}")
 
 
-def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
-    """The first images of a data set's test part, or of a file: `images` (N, C, H, W) and `labels` (N,)."""
+def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":
+    """The first images of a data set's test part, or of a file: `images` (N, C, H, W) and `labels` (N,);
+    and how many classes there are."""
     import numpy as np
     import torch
 
@@ -96,7 +97,10 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
             raise DataError(
                 f"{data} has no arrays `images` and `labels` that can be read ({error})"
             ) from None
-        return torch.from_numpy(images[:count]).float(), torch.from_numpy(labels[:count]).long()
+        if len(labels) < 2 or labels.dtype.kind not in "iu" or labels.min() < 0:
+            raise DataError(f"{data} needs two or more labels, whole numbers from 0")
+        x, y = torch.from_numpy(images[:count]).float(), torch.from_numpy(labels[:count]).long()
+        return x, y, int(labels.max()) + 1
     from binaryduo import data as sets
 
     found = sets.load(data)
@@ -107,7 +111,7 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor]":
         have += len(batch.labels)
         if have >= count:
             break
-    return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count]
+    return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count], found.num_classes
 
 
 def _settle(model: "nn.Module", images: "Tensor") -> None:

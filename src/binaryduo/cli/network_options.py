@@ -36,7 +36,7 @@ def parse_levels(text: str | None) -> Any:
     """
     if text is None:
         return "default"
-    if text.lower() == "none":
+    if text.lower() in ("none", "null"):
         return None
     try:
         return int(text)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from binaryduo.cli.network_options import parse_levels
 from binaryduo.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ Minutes = Annotated[
 DataName = Annotated[str | None, typer.Option("--data", help="A data set of `binaryduo data list`.")]
 DataRoot = Annotated[Path | None, typer.Option("--root", help="The folder that holds the data set.")]
 Network = Annotated[str | None, typer.Option(help="vgg7, alexnet, resnet18, resnet18-sc or mlp.")]
-Levels = Annotated[str | None, typer.Option(help="Values an activation can take; null: full precision.")]
 Ste = Annotated[
     str | None, typer.Option(help="The differentiable stand-in of the backward pass, e.g. relu1.")
 ]
@@ -47,9 +47,14 @@ Show = Annotated[bool, typer.Option("--show", help="Print the resolved recipe as
 def resolve(name: str, shortcuts: dict[str, Any], settings: list[str] | None) -> "Recipe":
     """The named recipe with the options given (dotted key -> value, None: not given) and then --set."""
     from binaryduo.training import named, with_settings
+    from binaryduo.training.recipe import with_value
 
-    given = [f"{key}={value}" for key, value in shortcuts.items() if value is not None]
-    return with_settings(named(name), given + (settings or []))
+    found = named(name)
+    for key, value in shortcuts.items():
+        if value is not None:
+            plain = str(value) if isinstance(value, Path) else value
+            found = with_value(found, key, parse_levels(value) if key == "model.levels" else plain)
+    return with_settings(found, settings or [])
 
 
 def open_or_resolve(folder: Path, resume: bool, recipe: "Recipe", changed: bool) -> "Recipe":

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from binaryduo.cli import options as o
+from binaryduo.cli.network_options import Levels
 
 
 def train(
@@ -19,7 +20,7 @@ def train(
     data: o.DataName = None,
     root: o.DataRoot = None,
     network: o.Network = None,
-    levels: o.Levels = None,
+    levels: Levels = None,
     ste: o.Ste = None,
     weight_bits: o.WeightBits = None,
     width: o.Width = None,

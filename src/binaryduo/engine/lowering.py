@@ -19,6 +19,7 @@ from binaryduo.engine.folding import Step, fold_floats, fold_integers
 from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import GraphError
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
+from binaryduo.operations import keeps_values
 
 Shape = tuple[int, int, int]
 
@@ -102,7 +103,7 @@ class Lowering:
             return isinstance(module, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d)
         if node.op == "call_function":
             return node.target in (nn.functional.dropout, nn.functional.dropout2d)
-        return node.op == "call_method" and node.target in ("contiguous", "clone", "detach")
+        return keeps_values(node)
 
     def activation(self, node: fx.Node) -> QuantAct | None:
         """The module, if the node is a quantized activation."""
@@ -248,7 +249,9 @@ class Lowering:
             kernel, stride, padding = (h, w), (1, 1), (0, 0)
         else:
             if module.groups != 1 or module.dilation != (1, 1):
-                raise self.refuse(node, "grouped and dilated convolutions are not supported")
+                raise self.refuse(
+                    node, "a one-bit kernel with holes, or more than 256 groups, is not supported"
+                )
             if module.padding_mode != "zeros":
                 raise self.refuse(node, "only padding with zeros is supported")
             kernel, stride = weight.shape[2:], module.stride  # type: ignore[assignment]

@@ -11,6 +11,7 @@ from torch import nn
 
 from binaryduo.engine import format as duo
 from binaryduo.engine import verify
+from binaryduo.engine.forms import rewrite_forms
 from binaryduo.engine.program import Program
 from binaryduo.engine.visiting import lower
 from binaryduo.errors import ArgumentError, GraphError, PackedFormatError
@@ -69,6 +70,7 @@ def pack(
     image = inputs[0][:1].detach().cpu().float()
     noise = torch.Generator().manual_seed(0)
     others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)
+    size = _model_bytes(work)
     program, graph = _lower(work, image, half)
     verify.check_graph(model, work, graph, torch.cat([image, others]))
     program.meta |= meta or {}
@@ -83,7 +85,7 @@ def pack(
         verify.check_native(program, _trace_native(content, sample.numpy()))
     path = Path(path)
     write_synced(path, content)
-    packed = Packed(path, len(content), _model_bytes(work), checked)
+    packed = Packed(path, len(content), size, checked)
     if verbose:
         print(packed)
     return packed
@@ -93,6 +95,7 @@ def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, t
     graph = trace(work)
     functionalise(graph, work)
     out_of_place(graph, work)
+    rewrite_forms(graph, work, image)
     shapes = run_shapes(work, graph, (image,))
     program = lower(work, graph, shapes, half)
     program.meta["model"] = type(work).__name__

@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from binaryduo.engine import reference
 from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import GraphError
+from binaryduo.precision import AllFloat64
 
 FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
 FLOAT64_ROUNDING = 1e-9
@@ -56,7 +57,7 @@ class Recorder(fx.Interpreter):
 def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, tolerance: float) -> Checked:
     """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part."""
     recorder = Recorder(copy.deepcopy(model).double().eval(), graph)
-    with torch.no_grad():
+    with AllFloat64(), torch.no_grad():
         recorder.run(image.double())
 
     def known(name: str, number: int) -> Values | None:
@@ -79,7 +80,7 @@ def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tens
     What a trace misses shows here: a tensor changed in place under another name, an image that looks at others.
     """
     wide = copy.deepcopy(work).double().eval()
-    with torch.no_grad():
+    with AllFloat64(), torch.no_grad():
         wanted = copy.deepcopy(model).cpu().double().eval()(images.double())
         parts = []
         for image in images.double():

@@ -114,13 +114,14 @@ def build(
     weight_bits = network.weight_bits if weight_bits is None else weight_bits  # type: ignore[assignment]
     if weight_bits not in (1, 32):
         raise ArgumentError(f"weight_bits must be 1 or 32, not {weight_bits!r}")
-    if not width > 0:
-        raise ArgumentError(f"width must be positive, not {width!r}")
+    if not 0 < width < float("inf"):
+        raise ArgumentError(f"width must be a positive number, not {width!r}")
     classes = network.num_classes if num_classes is None else num_classes
-    if classes < 1:
-        raise ArgumentError(f"num_classes must be 1 or more, not {classes!r}")
     channels = network.in_channels if in_channels is None else in_channels
     size = network.image_size if image_size is None else image_size
+    for what, number in (("num_classes", classes), ("in_channels", channels), ("image_size", size)):
+        if number < 1:
+            raise ArgumentError(f"{what} must be 1 or more, not {number!r}")
     example = example_input(name, channels, size)
 
     def make(widths: tuple[int, ...], count: int | None) -> nn.Module:

@@ -124,7 +124,7 @@ def search_from_yaml(path: "str | Path") -> Search:
         values = yaml.safe_load(Path(path).read_text())
     except OSError as error:
         raise ArgumentError(f"the search {path} could not be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ArgumentError(f"the search {path} is not YAML: {error}") from error
     if not isinstance(values, dict):
         raise ArgumentError(f"the search {path} does not hold keys and values")

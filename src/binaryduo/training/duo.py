@@ -94,6 +94,8 @@ def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult
         raise ArgumentError(
             f"the recipe {recipe.name} has no second stage: set finetune.epochs, finetune.lr …"
         )
+    if recipe.model.levels is None:
+        raise ArgumentError("a full-precision network (model.levels null) has no activations to decouple")
     fabric = make_fabric(recipe.loop)
     with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
         run.describe(recipe)

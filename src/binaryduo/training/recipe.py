@@ -220,12 +220,16 @@ def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ArgumentError(f"{setting!r} has a value that is not YAML: put it in quotes") from error
-        recipe = _with_value(recipe, key.strip(), value)
+        recipe = with_value(recipe, key.strip(), value)
     return recipe
 
 
-def _with_value(recipe: Recipe, key: str, value: Any) -> Recipe:
-    """The recipe with one dotted key changed."""
+def with_value(recipe: Recipe, key: str, value: Any) -> Recipe:
+    """The recipe with one dotted key changed.
+
+    >>> with_value(Recipe(), "data.root", "2012").data.root
+    '2012'
+    """
     *path, last = key.split(".")
     values = to_dict(recipe)
     place = values

@@ -91,7 +91,12 @@ class RunFolder:
     def __enter__(self) -> "RunFolder":
         if not self.writes:
             return self
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise ArgumentError(
+                f"{self.path} cannot be a run's folder: a file is there, or on the way to it"
+            ) from None
         self._lock = (self.path / "lock").open("ab+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

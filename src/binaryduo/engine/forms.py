@@ -1,0 +1,149 @@
+"""What users write, in the forms that the engine has.
+
+- A grouped convolution becomes one convolution for each group, on slices of the channels.
+- A dilated one with float weights gets zeros in the holes of its kernel; one-bit weights have no zeros, so those
+  stay as they are and are refused when they are lowered.
+- Zeros around an image in front of a convolution become the convolution's own padding.
+- The parts of a chunk or split of the channels become slices.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from binaryduo.nn import BinaryConv2d, binarize_weight, is_binary_weight
+from binaryduo.tracing import run_shapes
+
+_MOST_GROUPS = 256  # each is an operation of its own
+_CUTS = (torch.chunk, torch.split, "chunk", "split")
+
+
+def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
+    """Rewrite the graph, and the model that it belongs to, in place; both compute what they did."""
+    shapes = run_shapes(model, graph, (image,))
+    for node in list(graph.nodes):
+        module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
+            _rewrite_convolution(graph, model, node, module)
+        elif node.target is operator.getitem and getattr(node.args[0], "target", None) in _CUTS:
+            _cut(graph, node, shapes)
+    for node in reversed(list(graph.nodes)):  # what nobody reads any more
+        if not node.users and node.op not in ("placeholder", "output"):
+            graph.erase_node(node)
+    graph.lint()
+
+
+def _rewrite_convolution(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) -> None:
+    (source,) = node.all_input_nodes
+    around = _zeros_around(source, model)
+    if around is not None and not isinstance(module.padding, str):
+        module = _convolution(module, module.weight, module.bias)
+        module.padding = (int(module.padding[0]) + around[0], int(module.padding[1]) + around[1])
+        node.target = _add(model, f"{node.name}_padded", module)
+        node.replace_input_with(source, source.all_input_nodes[0])
+    if module.dilation != (1, 1) and not is_binary_weight(module):
+        module = _without_holes(module)
+        node.target = _add(model, f"{node.name}_dense", module)
+    if 1 < module.groups <= _MOST_GROUPS:
+        _split(graph, model, node, module)
+
+
+def _zeros_around(node: fx.Node, model: nn.Module) -> tuple[int, int] | None:
+    """How many rows and columns of zeros a node puts on each side, if that is all it does."""
+    if node.op == "call_module":
+        module = model.get_submodule(str(node.target))
+        sizes: Any = module.padding if isinstance(module, nn.ZeroPad2d) else ()
+    elif node.target is F.pad:
+        given = dict(zip(("input", "pad", "mode", "value"), node.args, strict=False)) | node.kwargs
+        plain = given.get("mode", "constant") == "constant" and not given.get("value")
+        sizes = given["pad"] if plain else ()
+    else:
+        return None
+    if len(sizes) != 4 or not all(isinstance(n, int) and n >= 0 for n in sizes):
+        return None
+    left, right, top, bottom = sizes
+    return (top, left) if left == right and top == bottom else None
+
+
+def _cut(graph: fx.Graph, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
+    """Put a slice in the place of one part of a chunk or split."""
+    whole, number = node.args
+    assert isinstance(whole, fx.Node)
+    given = dict(zip(("input", "size", "dim"), whole.args, strict=False)) | whole.kwargs
+    sizes: Any = next(
+        (given[name] for name in ("size", "chunks", "split_size", "split_size_or_sections") if name in given),
+        None,
+    )
+    source = given["input"]
+    if (
+        given.get("dim", 0) != 1
+        or not isinstance(number, int)
+        or sizes is None
+        or not isinstance(source, fx.Node)
+    ):
+        return
+    chunk = whole.target in (torch.chunk, "chunk")
+    parts = (torch.chunk if chunk else torch.split)(torch.arange(shapes[source][1]), sizes)
+    kept = parts[number]
+    with graph.inserting_before(node):
+        part = (slice(None), slice(int(kept[0]), int(kept[-1]) + 1))
+        node.replace_all_uses_with(graph.call_function(operator.getitem, (source, part)))
+
+
+def _without_holes(module: nn.Conv2d) -> nn.Conv2d:
+    """The same convolution with zeros where its kernel had holes.
+
+    >>> _without_holes(nn.Conv2d(1, 1, 3, dilation=2)).kernel_size
+    (5, 5)
+    """
+    (high, wide), (dy, dx) = module.kernel_size, module.dilation
+    weight = module.weight.detach()
+    full = weight.new_zeros(*weight.shape[:2], (high - 1) * dy + 1, (wide - 1) * dx + 1)
+    full[:, :, ::dy, ::dx] = weight
+    dense = _convolution(module, full, module.bias)
+    dense.dilation = (1, 1)
+    return dense
+
+
+def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) -> None:
+    """Put the groups' own convolutions, and their concatenation, in the place of a grouped one."""
+    (source,) = node.all_input_nodes
+    # One scale for the whole layer: the groups must not find scales of their own.
+    weight = binarize_weight(module.weight) if is_binary_weight(module) else module.weight
+    biases = [None] * module.groups if module.bias is None else torch.chunk(module.bias, module.groups)
+    size = module.in_channels // module.groups
+    with graph.inserting_before(node):
+        parts = []
+        for i, (part, bias) in enumerate(
+            zip(torch.chunk(weight.detach(), module.groups), biases, strict=True)
+        ):
+            channels = (slice(None), slice(i * size, (i + 1) * size))
+            name = _add(model, f"{node.name}_group{i}", _convolution(module, part, bias, 1))
+            parts.append(
+                graph.call_module(name, (graph.call_function(operator.getitem, (source, channels)),))
+            )
+        joined = graph.call_function(torch.cat, (parts, 1))
+    node.replace_all_uses_with(joined)
+    graph.erase_node(node)
+
+
+def _convolution(
+    like: nn.Conv2d, weight: Tensor, bias: Tensor | None, groups: int | None = None
+) -> nn.Conv2d:
+    """A convolution like another, with these weights; `groups` where it shall have another number."""
+    out, inputs, *kernel = weight.shape
+    groups = like.groups if groups is None else groups
+    made = (BinaryConv2d if is_binary_weight(like) else nn.Conv2d)(inputs * groups, out, 1, groups=groups)
+    made.kernel_size, made.stride, made.padding = tuple(kernel), like.stride, like.padding
+    made.dilation = like.dilation
+    made.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+    made.bias = None if bias is None else nn.Parameter(bias.detach().clone(), requires_grad=False)
+    return made.eval()
+
+
+def _add(model: nn.Module, name: str, module: nn.Module) -> str:
+    model.add_module(name, module)
+    return name

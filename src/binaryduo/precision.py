@@ -1,0 +1,33 @@
+"""Everything in float64, also where a model casts by itself."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_NARROWER = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class AllFloat64(TorchDispatchMode):
+    """Within it a cast to a narrower floating type, as `x.float()` in a forward(), is one to float64.
+
+    >>> with AllFloat64():
+    ...     torch.ones(1, dtype=torch.float64).float().dtype
+    torch.float64
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") in _NARROWER:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        return func(*args, **kwargs)

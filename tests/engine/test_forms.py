@@ -1,0 +1,114 @@
+"""What users write in other forms than the engine's: groups, holes, zeros around an image, parts of the channels."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import binaryduo as bd
+from binaryduo.engine.program import Code
+from binaryduo.errors import GraphError
+from binaryduo.nn import BinaryConv2d, QuantAct
+from tests.engine.test_pack import check_pack, trained_like
+
+
+def behind_bits(*layers):
+    """The layers between a first one that makes 16 channels of bits and a dense last one."""
+    first = (nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), QuantAct())
+    last = (nn.LazyBatchNorm2d(), QuantAct(), nn.Flatten(), nn.LazyLinear(5))
+    model = nn.Sequential(*first, *layers, *last)
+    model(torch.randn(2, 3, 11, 10))
+    return trained_like(model)
+
+
+FORMS = {
+    "two groups of bits": lambda: [BinaryConv2d(16, 24, 3, padding=1, groups=2)],
+    "a depthwise layer of bits": lambda: [BinaryConv2d(16, 16, 3, stride=2, groups=16, bias=False)],
+    "groups of floats": lambda: [nn.Conv2d(16, 24, 3, padding=1, groups=4)],
+    "holes": lambda: [nn.Conv2d(16, 8, 3, padding=2, dilation=2)],
+    "holes and groups": lambda: [nn.Conv2d(16, 8, (3, 2), padding="same", dilation=(1, 2), groups=2)],
+    "zeros around": lambda: [nn.ZeroPad2d((1, 1, 2, 2)), BinaryConv2d(16, 8, 3)],
+    "zeros around, and holes": lambda: [nn.ZeroPad2d(1), nn.Conv2d(16, 8, 3, padding=1, dilation=2)],
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_convolutions(name, tmp_path):
+    torch.manual_seed(0)
+    model = behind_bits(*FORMS[name]())
+    size = sum(t.numel() * t.element_size() for t in (*model.parameters(), *model.buffers()))
+    packed, loaded, agree = check_pack(model, torch.randn(8, 3, 11, 10), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+    assert packed.model_bytes == size  # the user's model, not the rewritten one
+    one_bit = any(isinstance(m, BinaryConv2d) for m in model.modules())
+    assert one_bit == any(op.code == Code.BINARY_CONV for op in loaded.program.ops)
+
+
+class Parts(nn.Module):
+    """A one-bit layer on some channels, the others beside it."""
+
+    CUTS = (
+        lambda x: x.chunk(2, 1),
+        lambda x: torch.chunk(x, chunks=2, dim=1),
+        lambda x: torch.split(x, [8, 8], 1),
+        lambda x: x.split(8, dim=1),
+        lambda x: torch.split(x, split_size_or_sections=8, dim=1),
+    )
+
+    def __init__(self, cut):
+        super().__init__()
+        self.cut = cut
+        self.first, self.norm, self.act = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), QuantAct()
+        self.second, self.norm2, self.act2 = BinaryConv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), QuantAct()
+        self.last = nn.Linear(16 * 36, 3)
+
+    def forward(self, x):
+        a, b = self.CUTS[self.cut](self.act(self.norm(self.first(F.pad(x, (1, 1, 1, 1))))))
+        return self.last(torch.cat([a, self.act2(self.norm2(self.second(b)))], 1).flatten(1))
+
+
+@pytest.mark.parametrize("cut", range(len(Parts.CUTS)))
+def test_parts_of_the_channels(cut, tmp_path):
+    torch.manual_seed(0)
+    _, loaded, agree = check_pack(trained_like(Parts(cut)), torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+    assert any(op.code == Code.BINARY_CONV for op in loaded.program.ops)
+
+
+def test_decoupled_groups(tmp_path):
+    torch.manual_seed(0)
+    model = behind_bits(BinaryConv2d(16, 24, 3, padding=1, groups=2), nn.BatchNorm2d(24), QuantAct())
+    x = torch.randn(8, 3, 11, 10)
+    binary = bd.decouple(bd.couple(model, x), x).eval()
+    _, _, agree = check_pack(binary, x, tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        BinaryConv2d(16, 8, 3, padding=2, dilation=2),
+        nn.Conv2d(16, 8, 3, padding=1, padding_mode="reflect"),
+        nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(16, 8, 3)),
+        nn.Sequential(nn.ZeroPad2d(1), nn.MaxPool2d(2)),
+    ],
+)
+def test_other_forms_are_refused(layer, tmp_path):
+    with pytest.raises(GraphError, match="cannot be packed"):
+        bd.pack(behind_bits(layer), torch.randn(1, 3, 11, 10), tmp_path / "net.duo")
+    assert not (tmp_path / "net.duo").exists()
+
+
+def test_casts_to_float_are_nothing(tmp_path):
+    class Casting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = behind_bits(BinaryConv2d(16, 8, 3))
+
+        def forward(self, x):
+            x = self.inner[:3](x.float())
+            return self.inner[3:](x.to(torch.float32)).type(torch.float32)
+
+    torch.manual_seed(0)
+    _, _, agree = check_pack(Casting().eval(), torch.randn(8, 3, 11, 10), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
