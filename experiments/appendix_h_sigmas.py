@@ -2,10 +2,13 @@
 
 Claim: the gap between ternary and binary and the likeness of all STEs are there with ESG too, at every σ;
 full precision is around 0.7, which is √(N/(N+d+1)) for N = d = 1024. Ours: results/appendix_h_sigmas, mean ±
-standard deviation over five seeds.
+standard deviation over seeds.
 
 Chosen before running: He initialisation, seeds 0 to 4, N = 1,024 pairs, one layer at a time,
 σ = 1e-4, 1e-3, 1e-2. It differs from the paper in the number of samples: 16,384 instead of a million.
+
+Added once, because five seeds left the order of ternary and binary undecided: seeds 5 to 19 for these two. The
+verdicts are about all twenty.
 """
 
 from _experiment import Experiment, Row, Unit, Verdict, by_seed, main
@@ -18,11 +21,12 @@ SIGMAS = (1e-4, 1e-3, 1e-2)
 
 
 def units(profile: str) -> list[Unit]:
-    samples, seeds, pairs = (16_384, 5, 1024) if profile == "full" else (2_000, 2, 32)
+    samples, pairs = (16_384, 1024) if profile == "full" else (2_000, 32)
+    seeds, more = (range(5), range(5, 20)) if profile == "full" else (range(2), range(0))
     return [  # what the claims are about comes first
         {"seed": seed, "levels": levels, "samples": samples, "pairs": pairs, "sigmas": list(SIGMAS)}
-        for wanted in ((3, 2), (None,), (4, 8, 16))
-        for seed in range(seeds)
+        for wanted, which in (((3, 2), seeds), ((None,), seeds), ((4, 8, 16), seeds), ((3, 2), more))
+        for seed in which
         for levels in wanted
     ]
 

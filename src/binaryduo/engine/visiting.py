@@ -24,7 +24,7 @@ from binaryduo.operations import PadChannels
 PARTS = (
     "Conv2d, Linear, BinaryConv2d, BinaryLinear, BatchNorm1d/2d, QuantAct(levels=2), ReLU, MaxPool2d, "
     "AvgPool2d, AdaptiveAvgPool2d, AdaptiveMaxPool2d, Dropout, flatten, addition, a number as summand or factor, "
-    "concatenation, slices and padding of channels"
+    "concatenation, slices and padding of channels, padding in front of a convolution"
 )
 ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 # What a number k does to a value x, as slope and offset: written x ∘ k, and k ∘ x.
