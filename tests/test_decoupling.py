@@ -321,6 +321,8 @@ def test_a_model_that_casts_by_itself() -> None:
     binary = bd.decouple(model, x)
     assert binary.decoupling.comparison.largest_difference_float64 < 1e-10  # type: ignore[union-attr]
     assert torch.allclose(binary(x), model(x), atol=1e-5)
+    with torch.inference_mode():
+        assert torch.equal(bd.decouple(model, x)(x), binary(x))
 
 
 @pytest.mark.parametrize("layer", [bd.nn.BinaryConv2d, nn.Conv2d])

@@ -9,7 +9,8 @@ from binaryduo.errors import CheckpointError
 def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     """Write a file so that it has, after any crash, either its old content or all of the new.
 
-    The content goes to a file beside it, is synced to the disk and renamed into place.
+    The content goes to a file beside it, is synced to the disk and renamed into place. A link stays a link, and
+    what is no file (a pipe, a device) is written to as it is.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -17,8 +18,13 @@ def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     ...     (Path(folder) / "a.txt").read_bytes()
     b'hello'
     """
+    straight = path.exists() and not path.is_file()
+    path = path if straight else path.resolve()
     part = path.with_name(path.name + ".part")
     try:
+        if straight:
+            path.write_bytes(content)
+            return
         with part.open("wb") as file:
             file.write(content)
             file.flush()

@@ -28,6 +28,16 @@ class AllFloat64(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if func is torch.ops.aten._to_copy.default and kwargs.get("dtype") in _NARROWER:
-            kwargs = {**kwargs, "dtype": torch.float64}
+        if func.overloadpacket in (torch.ops.aten._to_copy, torch.ops.aten.to):
+            args = tuple(_widest(value) for value in args)
+            kwargs = {key: _widest(value) for key, value in kwargs.items()}
+            # The cast of a tensor to the type it has is the tensor itself: a change in place is seen by both.
+            if args[0].dtype == torch.float64 and {**kwargs, "dtype": None} == dict.fromkeys(
+                ("dtype", *kwargs)
+            ):
+                return args[0]
         return func(*args, **kwargs)
+
+
+def _widest(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROWER else value

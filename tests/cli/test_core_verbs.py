@@ -54,7 +54,7 @@ def test_decouple_writes_the_same_function(coupled: Path, capsys: pytest.Capture
         (["cost", "vgg7", "--levels", "1"], "levels must be a whole number"),
         (["cost", "vgg7", "--levels", "three"], "--levels takes a whole number"),
         (["cost", "vgg7", "--variant", "both"], "unknown variant 'both'"),
-        (["cost", "vgg7", "--width", "0"], "width must be positive"),
+        (["cost", "vgg7", "--width", "0"], "width must be a positive number"),
         (["cost", "vgg7", "--image-size", "4"], "image_size must be 8 or more"),
         (["decouple", "missing.safetensors", "out.safetensors"], "missing.safetensors does not exist"),
     ],

@@ -1,6 +1,7 @@
 """The commands that measure gradient mismatch, run as a user would."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def test_curves_and_surface(tmp_path):
 
 def test_bad_levels_are_one_sentence(capsys):
     assert call("mismatch", "toy", "--levels", "many") == 2
-    assert "levels must be a whole number or none" in capsys.readouterr().err
+    assert "--levels takes a whole number or 'none'" in capsys.readouterr().err
 
 
 def test_bench_prints_the_ratio(capsys, tmp_path):
@@ -128,7 +129,7 @@ def test_network_is_binary_unless_other_levels_are_asked_for(images, tmp_path):
     [
         ("--plot", "picture.foo", "must end in"),
         ("--plot", "folder.png", "is a folder"),
-        ("--out", "file/x.json", "is a file, not a folder"),
+        ("--out", "file/x.json", "cannot be written"),
         ("--out", "folder.png", "is a folder"),
     ],
 )
@@ -138,6 +139,68 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, caps
     # At this size the work itself would take minutes.
     assert call("mismatch", "figure3", "--samples", 10**9, option, tmp_path / name) == 2
     assert says in capsys.readouterr().err
+
+
+def test_links_and_pipes_stay_what_they_are(tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("old")
+    link.symlink_to(real)
+    assert call("mismatch", "toy", *SMALL, "--out", link) == 0
+    assert link.is_symlink()
+    assert len(json.loads(real.read_text())) == 1
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    end = os.open(pipe, os.O_RDWR)  # both ends, so that nobody waits
+    try:
+        assert call("mismatch", "toy", *SMALL, "--out", pipe) == 0
+        assert len(json.loads(os.read(end, 1 << 16))) == 1
+        assert pipe.is_fifo()
+    finally:
+        os.close(end)
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".json", "dangling/x.json"])
+def test_names_that_cannot_be(tmp_path, capsys, name):
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    assert call("mismatch", "toy", "--samples", 10**9, "--out", tmp_path / name) == 2
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_a_cosine_that_is_not_a_number_is_null(tmp_path):
+    out = tmp_path / "rows.json"
+    assert call("mismatch", "toy", "--samples", 3, "--width", 2, "--step", 1e-6, "--out", out) == 0
+    text = out.read_text()
+    assert "NaN" not in text
+    assert None in json.loads(text)[0]["cosine"].values()
+
+
+def test_many_layers_have_letters_enough(tmp_path):
+    picture = tmp_path / "s.svg"
+    many = ("--samples", 50, "--width", 3, "--hidden-layers", 15, "--step", 0.1, "--step", 0.2)
+    assert call("mismatch", "steps", *many, "--plot", picture) == 0
+    assert picture.stat().st_size > 10_000
+
+
+def test_bench_takes_full_precision(capsys):
+    assert call("bench", "mismatch", "--samples", 500, "--evaluations", 1, "--levels", "none") == 0
+    assert "levels none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("images", "labels"),
+    [
+        (np.zeros((6, 64)), np.arange(6)),
+        (np.zeros((6, 1, 8, 10)), np.arange(6)),
+        (np.zeros((6, 1, 8, 8)), np.arange(6)[:, None]),
+        (np.zeros((6, 1, 8, 8)).astype(str), np.arange(6)),
+        (np.zeros((6, 1, 8, 8)), np.array(3)),
+        (np.zeros((6, 1, 8, 8)), np.arange(6) - 1),
+    ],
+)
+def test_images_of_other_shapes_are_refused(tmp_path, capsys, images, labels):
+    np.savez(tmp_path / "x.npz", images=images, labels=labels)
+    assert call("mismatch", "network", "mlp", "--data", tmp_path / "x.npz") == 2
+    assert "x.npz" in capsys.readouterr().err
 
 
 def test_folders_on_the_way_are_made(tmp_path):

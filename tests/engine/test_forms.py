@@ -53,6 +53,10 @@ class Parts(nn.Module):
         lambda x: torch.split(x, [8, 8], 1),
         lambda x: x.split(8, dim=1),
         lambda x: torch.split(x, split_size_or_sections=8, dim=1),
+        lambda x: x.chunk(2, dim=-3),
+        lambda x: x.split(x.shape[1] // 2, 1),
+        lambda x: torch.split(x, [x.size(1) // 2, x.size(1) // 2], 1),
+        lambda x: (x.chunk(4, 1)[0], x.chunk(2, 1)[1]),
     )
 
     def __init__(self, cut):
@@ -60,7 +64,7 @@ class Parts(nn.Module):
         self.cut = cut
         self.first, self.norm, self.act = nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), QuantAct()
         self.second, self.norm2, self.act2 = BinaryConv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), QuantAct()
-        self.last = nn.Linear(16 * 36, 3)
+        self.last = nn.LazyLinear(3)
 
     def forward(self, x):
         a, b = self.CUTS[self.cut](self.act(self.norm(self.first(F.pad(x, (1, 1, 1, 1))))))
@@ -70,7 +74,9 @@ class Parts(nn.Module):
 @pytest.mark.parametrize("cut", range(len(Parts.CUTS)))
 def test_parts_of_the_channels(cut, tmp_path):
     torch.manual_seed(0)
-    _, loaded, agree = check_pack(trained_like(Parts(cut)), torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    model = Parts(cut)
+    model(torch.randn(2, 3, 6, 6))
+    _, loaded, agree = check_pack(trained_like(model), torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
     assert agree.mean() >= 0.75
     assert any(op.code == Code.BINARY_CONV for op in loaded.program.ops)
 
@@ -112,3 +118,80 @@ def test_casts_to_float_are_nothing(tmp_path):
     torch.manual_seed(0)
     _, _, agree = check_pack(Casting().eval(), torch.randn(8, 3, 11, 10), tmp_path / "net.duo")
     assert agree.mean() >= 0.75
+
+
+class Small(nn.Module):
+    """A float part that a test puts in front of a binary one."""
+
+    def __init__(self, front, **parts):
+        super().__init__()
+        self.front = front
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.first, self.norm, self.relu = (
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+        )
+        self.mix, self.act, self.last = nn.Conv2d(8, 8, 1), QuantAct(), nn.Linear(8 * 36, 3)
+
+    def forward(self, x):
+        return self.last(self.act(self.front(self, self.norm(self.first(x)))).flatten(1))
+
+
+def relu_behind_a_cast(net, y):
+    out = net.relu(y.float())  # changes y too
+    return net.mix(out) + y
+
+
+def add_behind_a_cast(net, y):
+    out = y.to(torch.float32)
+    out += 1
+    return net.mix(y)
+
+
+@pytest.mark.parametrize("front", [relu_behind_a_cast, add_behind_a_cast])
+def test_a_change_in_place_behind_a_cast_is_not_lost(front, tmp_path):
+    torch.manual_seed(0)
+    model = trained_like(Small(front))
+    try:
+        _, _, agree = check_pack(model, torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    except GraphError as error:
+        assert "changed in place under two names" in str(error)  # noqa: PT017
+    else:
+        assert agree.mean() >= 0.75
+
+
+@pytest.mark.parametrize(
+    ("layer", "front"),
+    [
+        (nn.Conv2d(8, 8, 3, padding=2, dilation=2), lambda net, y: net.c_dense_0(net.c(y))),
+        (nn.Conv2d(8, 8, 3, padding=1, groups=2), lambda net, y: net.c_group_0(net.c(y))),
+        (nn.Conv2d(8, 8, 3), lambda net, y: net.c_padded_0(net.c(F.pad(y, (1, 1, 1, 1))))),
+    ],
+)
+def test_names_of_the_user_s_stay_his(layer, front, tmp_path):
+    torch.manual_seed(0)
+    names = {name: nn.Conv2d(8, 8, 3, padding=1) for name in ("c_dense_0", "c_group_0", "c_padded_0")}
+    model = trained_like(Small(front, c=layer, c_dense=True, c_padded="text", **names))
+    _, _, agree = check_pack(model, torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
+def test_an_input_may_be_called_chunk(tmp_path):
+    class Named(nn.Sequential):
+        def forward(self, chunk):
+            return super().forward(chunk[:, :2])
+
+    model = trained_like(
+        Named(nn.Conv2d(2, 8, 3), nn.BatchNorm2d(8), QuantAct(), nn.Flatten(), nn.Linear(128, 3))
+    )
+    _, _, agree = check_pack(model, torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
+def test_a_weight_that_is_computed_is_refused_by_name(tmp_path):
+    with pytest.warns(FutureWarning):
+        model = nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 8, 3)), nn.BatchNorm2d(8), QuantAct()).eval()
+    with pytest.raises(GraphError, match="weight_norm"):
+        bd.pack(model, torch.randn(1, 3, 6, 6), tmp_path / "net.duo")

@@ -4,11 +4,12 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.network_options import Levels, parse_levels
 from binaryduo.cli.outputs import Numbers, write_numbers
 
 
 def mismatch(
-    levels: Annotated[int, typer.Option(help="Levels of the activation: 2 binary, 3 ternary, …")] = 2,
+    levels: Levels = "2",
     samples: Annotated[
         int, typer.Option(help="Samples of the toy problem; the paper uses a million.")
     ] = 1_000_000,
@@ -30,9 +31,10 @@ def mismatch(
     from binaryduo.mismatch.timing import compare_with_brute_force, scale
 
     keep_memory()
+    count = parse_levels(levels)
     with progress_bar("timing") as progress:
-        result = compare_with_brute_force(levels, samples, evaluations, progress=progress)
-    typer.echo(f"toy problem, {levels} levels, {samples:,} samples, {result['threads']} threads")
+        result = compare_with_brute_force(count, samples, evaluations, progress=progress)
+    typer.echo(f"toy problem, levels {levels}, {samples:,} samples, {result['threads']} threads")
     typer.echo(f"fast, all {result['weights']:,} weights      {result['fast_seconds']:10.2f} s")
     typer.echo(
         f"brute force, float32        {result['brute_seconds']:10.0f} s   "
@@ -46,7 +48,7 @@ def mismatch(
     )
     if scaling:
         with progress_bar("scaling") as progress:
-            result["scaling"] = scale(scaling, levels, progress=progress)
+            result["scaling"] = scale(scaling, count, progress=progress)
         for row in result["scaling"]:
             typer.echo(
                 f"{row['samples']:>12,} samples {row['seconds']:8.2f} s, {row['cpu_seconds']:8.2f} processor s, "

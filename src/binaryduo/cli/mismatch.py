@@ -206,6 +206,5 @@ def _sweep(
 def _save(path: Path | None, draw: "Any") -> None:
     if path is not None:
         figure: Figure = draw()
-        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(str(path), dpi=150)
         typer.echo(f"picture: {path}")

@@ -78,7 +78,6 @@ def network(
         typer.echo(str(profile) + "\n")
     write_numbers(out, [profile.to_dict() for profile in profiles])
     if plot is not None:
-        plot.parent.mkdir(parents=True, exist_ok=True)
         plot_profiles(profiles, plot)
         typer.echo(f"picture: {plot}")
 
@@ -97,8 +96,14 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":
             raise DataError(
                 f"{data} has no arrays `images` and `labels` that can be read ({error})"
             ) from None
-        if len(labels) < 2 or labels.dtype.kind not in "iu" or labels.min() < 0:
-            raise DataError(f"{data} needs two or more labels, whole numbers from 0")
+        square = images.ndim == 4 and images.shape[2] == images.shape[3] and images.dtype.kind in "fiub"
+        if not square or labels.shape != images.shape[:1] or labels.dtype.kind not in "iu" or len(labels) < 2:
+            raise DataError(
+                f"{data} needs numbers (N, C, H, H) as images and N whole numbers as labels, N from 2; it has "
+                f"{images.dtype} {images.shape} and {labels.dtype} {labels.shape}"
+            )
+        if labels.min() < 0:
+            raise DataError(f"{data} has labels below 0")
         x, y = torch.from_numpy(images[:count]).float(), torch.from_numpy(labels[:count]).long()
         return x, y, int(labels.max()) + 1
     from binaryduo import data as sets

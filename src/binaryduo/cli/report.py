@@ -32,6 +32,5 @@ def report(
     if paper == bool(runs):
         raise ArgumentError("name the folders of one or more runs, or --paper, not both")
     text = paper_report.build(results) if paper else run_report.build(list(runs or []), costs)
-    out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB")

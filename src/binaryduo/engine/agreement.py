@@ -5,7 +5,6 @@ fall on its other side, and what is behind it follows. For every image whose pre
 activation with a differing bit is found: all bits before it are equal, so its value must be that close.
 """
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +18,7 @@ from binaryduo.engine.program import Kind
 from binaryduo.engine.runtime import PackedModel
 from binaryduo.engine.verify import FLOAT32_ROUNDING, Recorder
 from binaryduo.graph import trace
+from binaryduo.tracing import copied
 
 
 @dataclass
@@ -58,7 +58,7 @@ def agreement(model: nn.Module, packed: PackedModel, images: Tensor, batch: int 
 
     Images that are predicted alike are not looked into. Needs the model that was packed.
     """
-    work = copy.deepcopy(model).cpu().float().eval()
+    work = copied(model).cpu().float().eval()
     graph = trace(work)
     result = Agreement(images=len(images))
     for first in range(0, len(images), batch):

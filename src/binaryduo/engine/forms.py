@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from binaryduo.nn import BinaryConv2d, binarize_weight, is_binary_weight
+from binaryduo.rewrite import unused_name
 from binaryduo.tracing import run_shapes
 
 _MOST_GROUPS = 256  # each is an operation of its own
@@ -28,7 +29,7 @@ def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
             _rewrite_convolution(graph, model, node, module)
-        elif node.target is operator.getitem and getattr(node.args[0], "target", None) in _CUTS:
+        elif node.target is operator.getitem and _is_cut(node.args[0]):
             _cut(graph, node, shapes)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
         if not node.users and node.op not in ("placeholder", "output"):
@@ -68,28 +69,35 @@ def _zeros_around(node: fx.Node, model: nn.Module) -> tuple[int, int] | None:
     return (top, left) if left == right and top == bottom else None
 
 
+def _is_cut(node: Any) -> bool:
+    return isinstance(node, fx.Node) and node.op.startswith("call_") and node.target in _CUTS
+
+
 def _cut(graph: fx.Graph, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
     """Put a slice in the place of one part of a chunk or split."""
     whole, number = node.args
     assert isinstance(whole, fx.Node)
     given = dict(zip(("input", "size", "dim"), whole.args, strict=False)) | whole.kwargs
-    sizes: Any = next(
-        (given[name] for name in ("size", "chunks", "split_size", "split_size_or_sections") if name in given),
-        None,
-    )
-    source = given["input"]
-    if (
-        given.get("dim", 0) != 1
-        or not isinstance(number, int)
-        or sizes is None
-        or not isinstance(source, fx.Node)
-    ):
+    source, dim = given["input"], given.get("dim", 0)
+    if not isinstance(source, fx.Node) or not isinstance(dim, int) or not isinstance(number, int):
         return
-    chunk = whole.target in (torch.chunk, "chunk")
-    parts = (torch.chunk if chunk else torch.split)(torch.arange(shapes[source][1]), sizes)
-    kept = parts[number]
+    shape = shapes[source]
+    if dim % len(shape) != 1 or number < 0:
+        return
+    sizes = {user.args[1]: shapes[user][1] for user in whole.users if user.target is operator.getitem}
+    wanted: Any = next((value for name, value in given.items() if name not in ("input", "dim")), None)
+    if isinstance(wanted, int) or (
+        isinstance(wanted, list | tuple) and all(isinstance(n, int) for n in wanted)
+    ):
+        cut: Any = torch.chunk if whole.target in (torch.chunk, "chunk") else torch.split
+        sizes = dict(enumerate(len(part) for part in cut(torch.arange(shape[1]), wanted)))
+    if not all(
+        before in sizes for before in range(number)
+    ):  # a size that is computed, of a part that nobody reads
+        return
+    start = sum(sizes[before] for before in range(number))
     with graph.inserting_before(node):
-        part = (slice(None), slice(int(kept[0]), int(kept[-1]) + 1))
+        part = (slice(None), slice(start, start + sizes[number]))
         node.replace_all_uses_with(graph.call_function(operator.getitem, (source, part)))
 
 
@@ -121,7 +129,7 @@ def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) 
             zip(torch.chunk(weight.detach(), module.groups), biases, strict=True)
         ):
             channels = (slice(None), slice(i * size, (i + 1) * size))
-            name = _add(model, f"{node.name}_group{i}", _convolution(module, part, bias, 1))
+            name = _add(model, f"{node.name}_group", _convolution(module, part, bias, 1))
             parts.append(
                 graph.call_module(name, (graph.call_function(operator.getitem, (source, channels)),))
             )
@@ -144,6 +152,7 @@ def _convolution(
     return made.eval()
 
 
-def _add(model: nn.Module, name: str, module: nn.Module) -> str:
+def _add(model: nn.Module, stem: str, module: nn.Module) -> str:
+    name = unused_name(model, stem)
     model.add_module(name, module)
     return name

@@ -20,6 +20,7 @@ from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
 from binaryduo.graph import as_inputs
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.ste import thresholds
+from binaryduo.tracing import copied
 
 OPSET = 18
 
@@ -58,7 +59,7 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     if len(example) == 1:  # the exporter would take a batch of one for a constant
         example = torch.cat([example, example])
     with torch.no_grad():
-        own = copy.deepcopy(model).cpu().float().eval()(example)
+        own = copied(model).cpu().float().eval()(example)
         if not torch.equal(own, plain(example)):
             raise GraphError(
                 f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
@@ -101,7 +102,7 @@ def standard_modules(model: nn.Module) -> nn.Module:
     >>> standard_modules(nn.Sequential(QuantAct(3)))(torch.tensor([0.2, 0.3, 0.8])).tolist()
     [0.0, 0.5, 1.0]
     """
-    plain = copy.deepcopy(model).cpu().float().eval()
+    plain = copied(model).cpu().float().eval()
     if isinstance(plain, QuantAct):
         return _replacement(plain)
     for module in list(plain.modules()):

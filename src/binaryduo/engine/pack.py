@@ -1,6 +1,5 @@
 """`pack`: a trained network with binary activations becomes one small file that runs without PyTorch."""
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from binaryduo.engine.program import Program
 from binaryduo.engine.visiting import lower
 from binaryduo.errors import ArgumentError, GraphError, PackedFormatError
 from binaryduo.files import write_synced
-from binaryduo.tracing import as_inputs, functionalise, out_of_place, run_shapes, trace
+from binaryduo.tracing import as_inputs, copied, functionalise, out_of_place, run_shapes, trace
 
 RANDOM_IMAGES = 1
 
@@ -66,7 +65,7 @@ def pack(
     if len(inputs) != 1 or inputs[0].dim() not in (2, 4):
         raise ArgumentError("a packed model has one input of the shape (N, C, H, W) or (N, C)")
     half = float_weights == "float16"
-    work = copy.deepcopy(model).cpu().float().eval()
+    work = copied(model).cpu().float().eval()
     image = inputs[0][:1].detach().cpu().float()
     noise = torch.Generator().manual_seed(0)
     others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)

@@ -20,6 +20,7 @@ from binaryduo.engine import reference
 from binaryduo.engine.program import Code, Flag, Kind, Op, Program
 from binaryduo.errors import GraphError
 from binaryduo.precision import AllFloat64
+from binaryduo.tracing import copied
 
 FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
 FLOAT64_ROUNDING = 1e-9
@@ -81,7 +82,7 @@ def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tens
     """
     wide = copy.deepcopy(work).double().eval()
     with AllFloat64(), torch.no_grad():
-        wanted = copy.deepcopy(model).cpu().double().eval()(images.double())
+        wanted = copied(model).cpu().double().eval()(images.double())
         parts = []
         for image in images.double():
             recorder = Recorder(wide, graph)

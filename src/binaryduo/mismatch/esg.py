@@ -38,7 +38,7 @@ def differences(
     """
     # In units of one level's height an activation is a whole number, and no layer but the last needs scaling.
     height = 1 if levels is None else levels - 1
-    x, z, goal = (t.to(dtype) for t in (trace.inputs[layer], trace.pre[layer] * height, targets))
+    x, z, goal = (t.to(dtype).contiguous() for t in (trace.inputs[layer], trace.pre[layer] * height, targets))
     behind = [w.T.to(dtype) for w in (*weights[layer + 1 : -1], weights[-1] / height)]
     steps = (sigma * height * noise).to(dtype)  # (N, out, in)
     rows = max(1, _ROWS // _PAIRS)

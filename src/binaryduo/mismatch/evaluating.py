@@ -1,5 +1,6 @@
 """The losses of a network after each of many steps along single weights of one layer."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -7,8 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError
-from binaryduo.mismatch.perturbing import Coordinate, shift
+from binaryduo.mismatch.perturbing import Coordinate, draw_coordinates, effective_weight, shift
 from binaryduo.mismatch.suffix import Rows, Suffix
+from binaryduo.precision import AllFloat64
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -114,6 +116,34 @@ class WholeEvaluator:
                 handle.remove()
             out.append(float(loss(outputs.double(), targets)))
         return torch.tensor(out, dtype=torch.float64), len(at) * len(inputs)
+
+
+@torch.no_grad()
+def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | None:
+    """The first layer for which the suffix gives other values than whole forward passes.
+
+    In float64, with large and small steps of a few weights, so that all images or some of them notice. What a graph
+    cannot show is seen here: a tensor changed in place under two names, samples that look at each other or do not
+    come first.
+    """
+    wide = copy.deepcopy(net).double()
+    few = inputs.double() if inputs.is_floating_point() else inputs
+    with AllFloat64():
+        clean = wide(few)
+        random = torch.Generator().manual_seed(0)
+        view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
+        ways: list[Evaluator] = [SuffixEvaluator(wide, names), WholeEvaluator(wide)]
+        for name in names:
+            weight = effective_weight(wide.get_submodule(name))
+            at = draw_coordinates(weight, 5, random)
+            size = float(weight.abs().max()) + 1e-3
+            steps = [size * factor for factor in (1, -0.3, 0.1) for _ in at]
+            loss: Loss = lambda out, _: (out * view).sum()  # noqa: E731
+            a, b = (way.losses(name, at * 3, steps, few, few, clean, loss, len(few))[0] for way in ways)
+            scale = float(view.abs().sum() * (1 + clean.abs().max()))
+            if not torch.allclose(a, b, rtol=1e-8, atol=1e-8 * scale):
+                return name
+    return None
 
 
 def _losses(count: int, changed: list[Rows], clean: Tensor, targets: Tensor, loss: Loss) -> Tensor:

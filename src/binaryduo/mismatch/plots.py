@@ -4,6 +4,7 @@ Every function returns a matplotlib Figure that was made without pyplot, so that
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from math import isnan
 from statistics import mean, stdev
 from typing import Any
@@ -28,6 +29,15 @@ def spread_of(rows: Sequence[Row], layer: str) -> tuple[float, float]:
     if not values:
         return float("nan"), 0.0
     return mean(values), stdev(values) if len(values) > 1 else 0.0
+
+
+def _letter(number: int) -> str:
+    """a, b, …, z, aa, ab, …
+
+    >>> _letter(0), _letter(25), _letter(26)
+    ('a', 'z', 'aa')
+    """
+    return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
 
 
 def _layers(rows: Sequence[Row]) -> list[str]:
@@ -80,7 +90,7 @@ def panels(rows: Sequence[Row], step_name: str, title: str = "") -> Figure:
     layers = _layers(rows)
     figure = Figure(figsize=(9, 2.3 * len(layers) + 1), layout="constrained")
     grid = figure.subplots(len(layers), 2, sharex=True, sharey="row", squeeze=False)
-    letters = iter("abcdefghijklmnop")
+    number = count()
     for i, layer in enumerate(layers):
         for axes, cases in zip(grid[i], (PRECISIONS, (Case(3), *BINARY_STES)), strict=True):
             left = cases is PRECISIONS
@@ -105,7 +115,7 @@ def panels(rows: Sequence[Row], step_name: str, title: str = "") -> Figure:
                 )
             axes.set_xscale("log")
             axes.grid(alpha=0.3)
-            axes.set_title(f"({next(letters)}) {layer}", loc="left", fontsize=10)
+            axes.set_title(f"({_letter(next(number))}) {layer}", loc="left", fontsize=10)
             if i == 0:
                 axes.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1.12), ncols=3, frameon=False)
         grid[i][0].set_ylabel("cosine")

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
 from binaryduo.mismatch.blocks import Progress, generator
-from binaryduo.mismatch.evaluating import Evaluator, SuffixEvaluator, WholeEvaluator
+from binaryduo.mismatch.evaluating import Evaluator, SuffixEvaluator, WholeEvaluator, disagreement
 from binaryduo.mismatch.perturbing import draw_coordinates, effective_weight, is_weighted
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
 from binaryduo.mismatch.similarity import direction_cosine
 from binaryduo.nn import QuantAct, is_binary_weight
 from binaryduo.ste import STE
+from binaryduo.tracing import copied
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -86,7 +87,10 @@ def compare_stes(
     An empty list profiles the network with the STEs it has.
     """
     _check(model, inputs, targets, step, coordinates, batch_size)
-    net = _evaluation_copy(model)
+    chosen: list[STE | None] = [stes.get(ste) for ste in ([stes_] if isinstance(stes_, str) else stes_)] or [
+        None
+    ]
+    net = copied(model).eval()
     names = _choose_layers(net, layers)
     loss = _double(loss_fn)
     goal = targets.double() if targets.is_floating_point() else targets
@@ -94,7 +98,7 @@ def compare_stes(
     clean = _outputs(net, inputs, batch_size)
     pass_seconds = time.perf_counter() - begin
     value, slope = _loss_and_slope(loss, clean, goal)
-    evaluator: Evaluator = _evaluator(net, names)
+    evaluator: Evaluator = _evaluator(net, names, inputs)
     drawn, found, costs = {}, {}, {}
     for number, name in enumerate(names):
         started = time.perf_counter()
@@ -108,7 +112,6 @@ def compare_stes(
         if progress is not None:
             progress(number + 1, len(names))
     profiles = []
-    chosen: Sequence[str | STE | None] = stes_ or [None]
     for ste in chosen:
         label = _set_ste(net, ste)
         coarse = _coarse(net, names, inputs, slope, batch_size)
@@ -162,6 +165,9 @@ def _check(
             "the model has no quantized layer, so that there is no gradient mismatch to measure: "
             "use binaryduo.nn.QuantAct as its activation"
         )
+    for name, tensor in (("inputs", inputs), ("targets", targets)):
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(f"{name} must be a torch tensor, not {type(tensor).__name__}")
     if len(inputs) == 0 or len(inputs) != len(targets):
         raise ArgumentError(
             f"there are {len(inputs)} inputs and {len(targets)} targets: give one target an input"
@@ -169,15 +175,6 @@ def _check(
     for name, tensor in (("inputs", inputs), ("targets", targets)):
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
             raise ArgumentError(f"the {name} contain NaN or infinity: clean the data first")
-
-
-def _evaluation_copy(model: nn.Module) -> nn.Module:
-    """A copy that the profiler may work on: evaluation mode, nothing done in place."""
-    net = copy.deepcopy(model).eval()
-    for module in net.modules():
-        if getattr(module, "inplace", False) is True:
-            module.inplace = False  # type: ignore[assignment]
-    return net
 
 
 def _choose_layers(net: nn.Module, layers: Sequence[str] | None) -> list[str]:
@@ -189,7 +186,26 @@ def _choose_layers(net: nn.Module, layers: Sequence[str] | None) -> list[str]:
             if unknown
             else "the model has no dense or convolution layer to profile"
         )
-    return known if layers is None else [name for name in known if name in set(layers)]
+    names = known if layers is None else [name for name in known if name in set(layers)]
+    if not names:
+        raise ArgumentError(f"`layers` is empty: name some of {', '.join(known)}, or leave it out")
+    users: dict[int, list[str]] = {}
+    for name, module in net.named_modules(remove_duplicate=False):
+        for parameter in module.parameters(recurse=False):
+            users.setdefault(id(parameter), []).append(name)
+    for name in names:
+        weight = net.get_submodule(name)._parameters.get("weight")
+        others = [other for other in users.get(id(weight), []) if other != name]
+        if weight is None or others:
+            why = (
+                f"it shares its weight with {others[0]!r}"
+                if others
+                else "its weight is computed from other parameters"
+            )
+            raise ArgumentError(
+                f"layer {name!r} cannot be profiled: {why}. Leave it out by listing the others in `layers`"
+            )
+    return names
 
 
 def _double(loss_fn: Loss) -> Loss:
@@ -209,7 +225,8 @@ def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> Tensor:
 def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
     """The loss, and its derivative by the outputs: what back-propagation starts from."""
     leaf = outputs.detach().clone().double().requires_grad_()
-    value = loss(leaf, targets)
+    with torch.enable_grad():
+        value = loss(leaf, targets)
     if not isinstance(value, Tensor) or value.numel() != 1:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise ArgumentError(f"the loss is not a scalar ({shape}): average it over the samples")
@@ -217,22 +234,28 @@ def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float
         raise ArgumentError(f"the loss of the unchanged model is {value.item()}: check weights and data")
     if not value.requires_grad:
         raise ArgumentError("the loss has no gradient: use a differentiable one, not an accuracy")
-    (slope,) = torch.autograd.grad(value.squeeze(), leaf)
+    (slope,) = torch.autograd.grad(value, leaf)
     return float(value.detach()), slope.to(outputs.dtype)
 
 
-def _evaluator(net: nn.Module, names: list[str]) -> Evaluator:
+def _evaluator(net: nn.Module, names: list[str], inputs: Tensor) -> Evaluator:
+    """The fast way where it can be taken, tried out on a few samples; whole forward passes elsewhere."""
     try:
-        return SuffixEvaluator(net, names)
+        found = SuffixEvaluator(net, names)
+        differs = disagreement(net, names, inputs[:4])
+        problem = f"layer {differs!r} gives other values" if differs else ""
     except ArgumentError:
         raise
     except Exception as error:  # torch.fx raises many kinds
-        warnings.warn(
-            f"the model cannot be traced ({error}): every perturbation takes a whole forward pass instead, "
-            "which is slow",
-            stacklevel=4,
-        )
-        return WholeEvaluator(net)
+        problem = str(error).strip().partition("\n")[0]
+    if not problem:
+        return found
+    warnings.warn(
+        f"the model cannot be followed from a layer on ({problem}): every perturbation takes a whole forward pass "
+        "instead, which is slow",
+        stacklevel=4,
+    )
+    return WholeEvaluator(net)
 
 
 def _set_ste(net: nn.Module, ste: "str | STE | None") -> str:
@@ -253,7 +276,8 @@ def _coarse(
     total = [torch.zeros_like(w, dtype=torch.float64) for w in weights]
     batches = zip(torch.split(inputs, batch_size), torch.split(slope, batch_size), strict=True)
     for batch, part in batches:
-        grads = torch.autograd.grad(net(batch), weights, part, allow_unused=True)
+        with torch.enable_grad():
+            grads = torch.autograd.grad(net(batch), weights, part, allow_unused=True)
         for sum_, grad in zip(total, grads, strict=True):
             if grad is not None:
                 sum_ += grad

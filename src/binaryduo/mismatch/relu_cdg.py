@@ -19,6 +19,7 @@ from binaryduo.errors import BinaryDuoError
 from binaryduo.mismatch.network import Trace
 
 _SLACK = 1 + 1e-9
+_MOST_KINKS = 1_000_000  # on one walk: they can double with every layer
 _CHUNK = 8192  # candidates at a time: a few megabytes for each layer behind
 
 
@@ -120,7 +121,7 @@ def _follow(
     end = reach[sample].squeeze(1)
     segments: _Segments | None = None
     slope_before = torch.empty(0)
-    for _ in range(4 * (1 + sum(z.shape[1] for z in values)) + 16):
+    for _ in range(_MOST_KINKS):
         slopes, slope = _slopes(own, way, entry, values, behind, weights[-1])
         if segments is None:
             segments = _Segments(slope)

@@ -10,6 +10,7 @@ The network is traced once with torch.fx. Its unchanged values are kept for a ba
    dropped again at every activation that swallows the change.
 """
 
+import inspect
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ class _LeafTracer(fx.Tracer):
         return childless or (m.__module__.startswith("torch.nn") and not isinstance(m, nn.Sequential))
 
 
+def _trace(model: nn.Module) -> fx.Graph:
+    """The model's graph; arguments of forward() behind the first keep their defaults."""
+    _, *others = inspect.signature(model.forward).parameters.values()
+    defaults = {p.name: p.default for p in others if p.default is not inspect.Parameter.empty}
+    return _LeafTracer().trace(model, defaults or None)
+
+
 @dataclass
 class Rows:
     """Outputs (R, …) of the rows that changed: perturbation `variant[r]` on image `image[r]`."""
@@ -52,7 +60,7 @@ class Suffix:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.graph = _LeafTracer().trace(model)
+        self.graph = _trace(model)
         self.nodes = list(self.graph.nodes)
         self.position = {node: i for i, node in enumerate(self.nodes)}
         self.modules = dict(model.named_modules())
@@ -63,7 +71,7 @@ class Suffix:
         """The nodes whose values have one entry for each image."""
         found: set[fx.Node] = set()
         for node in self.nodes:
-            if node.op == "placeholder" or any(n in found for n in node.all_input_nodes):
+            if node is self.nodes[0] or any(n in found for n in node.all_input_nodes):
                 found.add(node)
         return found
 
@@ -75,8 +83,8 @@ class Suffix:
         """All values of an unchanged forward pass over a batch of images."""
         values: dict[fx.Node, Any] = {}
         for node in self.nodes:
-            if node.op == "placeholder":
-                values[node] = batch
+            if node.op == "placeholder":  # the first is the input, the others keep their defaults
+                values[node] = batch if node is self.nodes[0] else next(iter(node.args), None)
             elif node.op == "output":
                 values[node] = fx.node.map_arg(node.args[0], lambda n: values[n])
             else:
@@ -87,7 +95,10 @@ class Suffix:
         args: Any = fx.node.map_arg(node.args, value)
         kwargs: Any = fx.node.map_arg(node.kwargs, value)
         if node.op == "call_module":
-            return self.modules[str(node.target)](*args, **kwargs)
+            module = self.modules[str(node.target)]
+            if getattr(module, "inplace", False) is True:  # what is kept must stay as it is
+                args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
+            return module(*args, **kwargs)
         if node.op == "get_attr":
             target: Any = self.model
             for part in str(node.target).split("."):
@@ -146,7 +157,7 @@ class Suffix:
             part = slice(first, first + size)
             rows, spot = image[part], place[part]
             self.evaluated += len(rows)
-            if len(following) == 1 and self._spreads(following[0], clean[last]):
+            if len(following) == 1 and channel_dim == 1 and self._spreads(following[0], clean[last]):
                 target = self.modules[str(following[0].target)]
                 change = after[rows, spot] - before[rows, spot]
                 value = clean[following[0]][rows] + spread(target, change, channels[spot])
@@ -189,10 +200,13 @@ class Suffix:
                 if pending[n] == 0:
                     del values[n]
             if len(values) == 1 and isinstance(self.modules.get(str(node.target)), QuantAct):
-                differs = (values[node] != clean[node][image]).flatten(1).any(1)
+                moved = values[node] != clean[node][image]
+                differs = moved.flatten(1).any(1) if moved.dim() > 1 else moved
                 if not bool(differs.all()):
                     values[node], image, variant = values[node][differs], image[differs], variant[differs]
-        return Rows(variant, image, value[:0])  # the output does not depend on this layer
+                if len(image) == 0:
+                    break
+        return Rows(variant[:0], image[:0], clean[self.nodes[-1]][:0])  # no row reaches the output
 
     def _spreads(self, node: fx.Node, given: Tensor) -> bool:
         if node.op != "call_module" or len(node.all_input_nodes) != 1:

@@ -66,7 +66,7 @@ class ToyProblem:
         self.target_weights: Weights = self._draw(_TARGET)
         self._kept: dict[int, Tensor] = {}
         self._targets: Tensor | None = None
-        self._targets_key: list[tuple[int, int]] = []
+        self._targets_of: tuple[int | None, list[Tensor]] = (levels, [])  # what they were made with
 
     def _draw(self, stream: int) -> Weights:
         drawn = draw_weights(self.width, self.hidden_layers, self.init, self.seed, stream)
@@ -101,10 +101,10 @@ class ToyProblem:
     @property
     def targets(self) -> Tensor:
         """F*(X) (samples,), float64: the target network's outputs."""
-        weights = [self.target_weights[name] for name in self.layers]
-        key = [(id(w), w._version) for w in weights]  # computed anew if the target network was changed
-        if self._targets is None or self._targets_key != key:
-            self._targets_key = key
+        weights = [self.target_weights[name].double() for name in self.layers]
+        levels, used = self._targets_of
+        if self._targets is None or levels != self.levels or not all(map(torch.equal, used, weights)):
+            self._targets_of = self.levels, [w.clone() for w in weights]
             targets = torch.empty(self.samples, dtype=torch.float64, device=self.device)
 
             def work(index: int) -> None:
@@ -135,7 +135,7 @@ class ToyProblem:
     # --- loss and gradients ---------------------------------------------------------------------------
 
     def _weights(self) -> list[Tensor]:
-        return [self.weights[name] for name in self.layers]
+        return [self.weights[name].double() for name in self.layers]
 
     def loss(self) -> float:
         """1/(2n) Σ (F - F*)² of the evaluating network.
@@ -211,7 +211,7 @@ class ToyProblem:
         """
         _check_positive("sigma", sigma)
         if not isinstance(samples, int) or samples < 1:
-            raise ArgumentError(f"samples must be a whole number of pairs from 1, not {samples!r}")
+            raise ArgumentError(f"ESG needs a whole number of pairs from 1, not {samples!r}")
         weights = self._weights()
         noise = [
             esg.draw_noise(samples, (w.shape[0], w.shape[1]), generator(seed, _NOISE, i)).to(self.device)

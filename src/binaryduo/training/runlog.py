@@ -93,11 +93,9 @@ class RunFolder:
             return self
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise ArgumentError(
-                f"{self.path} cannot be a run's folder: a file is there, or on the way to it"
-            ) from None
-        self._lock = (self.path / "lock").open("ab+")
+            self._lock = (self.path / "lock").open("ab+")
+        except OSError as error:
+            raise ArgumentError(f"{self.path} cannot be a run's folder: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
