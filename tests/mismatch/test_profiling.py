@@ -88,7 +88,7 @@ def brute_force(model, loss_fn, inputs, targets, name, index, step):
                 module.weight.copy_(binarize_weight(module.weight))
                 module.__class__ = plain
             module.weight[index] += sign * step
-            losses.append(float(loss_fn(net(inputs).double(), targets)))
+            losses.append(float(loss_fn(net(inputs.clone()).double(), targets)))
     return (losses[0] - losses[1]) / (2 * step)
 
 
@@ -395,3 +395,24 @@ def test_under_no_grad_and_with_one_ste_by_name():
     with torch.no_grad():
         (found,) = compare_stes(net, F.mse_loss, x, y, "relu1")
     assert found.total == wanted.total
+
+
+@pytest.mark.filterwarnings("ignore:the model cannot be followed")
+def test_a_model_that_changes_its_input():
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = small_net().double()
+
+        def forward(self, x):
+            x *= 1.5
+            return self.net(x)
+
+    torch.manual_seed(0)
+    model, x, y = Changing(), torch.randn(20, 4).double(), torch.randn(20, 1).double()
+    kept = x.clone()
+    result = profile(model, F.mse_loss, x, y, step=0.05, coordinates=6)
+    assert torch.equal(x, kept)
+    for layer in result.layers:
+        expected = [brute_force(model, F.mse_loss, x, y, layer.name, i, 0.05) for i in layer.coordinates]
+        torch.testing.assert_close(layer.cdg, torch.tensor(expected).double(), rtol=1e-7, atol=1e-12)

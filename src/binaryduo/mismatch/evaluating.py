@@ -66,7 +66,7 @@ class SuffixEvaluator:
         before = self.suffix.evaluated
         changed: list[Rows] = []
         for first in range(0, len(inputs), batch_size):
-            values = self.suffix.clean(inputs[first : first + batch_size])
+            values = self.suffix.clean(inputs[first : first + batch_size].clone())
             for rows in self.suffix.changes(node, values, at, steps):
                 changed.append(Rows(rows.variant, rows.image + first, rows.output))
         return _losses(len(at), changed, clean, targets, loss), self.suffix.evaluated - before
@@ -111,7 +111,7 @@ class WholeEvaluator:
 
             handle = module.register_forward_hook(move)
             try:
-                outputs = torch.cat([self.net(batch) for batch in torch.split(inputs, batch_size)])
+                outputs = torch.cat([self.net(batch.clone()) for batch in torch.split(inputs, batch_size)])
             finally:
                 handle.remove()
             out.append(float(loss(outputs.double(), targets)))
@@ -129,7 +129,7 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
     wide = copy.deepcopy(net).double()
     few = inputs.double() if inputs.is_floating_point() else inputs
     with AllFloat64():
-        clean = wide(few)
+        clean = wide(few.clone())
         random = torch.Generator().manual_seed(0)
         view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
         ways: list[Evaluator] = [SuffixEvaluator(wide, names), WholeEvaluator(wide)]

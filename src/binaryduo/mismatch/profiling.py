@@ -214,7 +214,7 @@ def _double(loss_fn: Loss) -> Loss:
 
 @torch.no_grad()
 def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> Tensor:
-    parts = [net(batch) for batch in torch.split(inputs, batch_size)]
+    parts = [net(batch.clone()) for batch in torch.split(inputs, batch_size)]  # a model may change its input
     if not isinstance(parts[0], Tensor):
         raise ArgumentError(
             f"the model returns {type(parts[0]).__name__}, not one tensor: wrap it so that it does"
@@ -277,7 +277,7 @@ def _coarse(
     batches = zip(torch.split(inputs, batch_size), torch.split(slope, batch_size), strict=True)
     for batch, part in batches:
         with torch.enable_grad():
-            grads = torch.autograd.grad(net(batch), weights, part, allow_unused=True)
+            grads = torch.autograd.grad(net(batch.clone()), weights, part, allow_unused=True)
         for sum_, grad in zip(total, grads, strict=True):
             if grad is not None:
                 sum_ += grad
