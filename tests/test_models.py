@@ -126,7 +126,7 @@ def test_options() -> None:
         ({"name": "mlp", "levels": 1}, "levels must be"),
         ({"name": "mlp", "variant": "coupled", "levels": 2}, "3 or more"),
         ({"name": "mlp", "weight_bits": 8}, "weight_bits must be 1 or 32"),
-        ({"name": "mlp", "width": 0}, "width must be positive"),
+        ({"name": "mlp", "width": 0}, "width must be a positive number"),
         ({"name": "vgg7", "image_size": 4}, "image_size must be 8 or more"),
     ]:
         with pytest.raises(bd.BinaryDuoError, match=message):
