@@ -81,9 +81,12 @@ def test_parts_of_the_channels(cut, tmp_path):
     assert any(op.code == Code.BINARY_CONV for op in loaded.program.ops)
 
 
-def test_decoupled_groups(tmp_path):
+@pytest.mark.parametrize("name", ["two groups of bits", "zeros around", "zeros around, groups of floats"])
+def test_decoupled(name, tmp_path):
     torch.manual_seed(0)
-    model = behind_bits(BinaryConv2d(16, 24, 3, padding=1, groups=2), nn.BatchNorm2d(24), QuantAct())
+    padded = [nn.ZeroPad2d(1), nn.Conv2d(16, 8, 3, groups=2)]
+    layers = FORMS[name]() if name in FORMS else padded
+    model = behind_bits(*layers, nn.BatchNorm2d(layers[-1].out_channels), QuantAct())
     x = torch.randn(8, 3, 11, 10)
     binary = bd.decouple(bd.couple(model, x), x).eval()
     _, _, agree = check_pack(binary, x, tmp_path / "net.duo")
@@ -195,3 +198,39 @@ def test_a_weight_that_is_computed_is_refused_by_name(tmp_path):
         model = nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 8, 3)), nn.BatchNorm2d(8), QuantAct()).eval()
     with pytest.raises(GraphError, match="weight_norm"):
         bd.pack(model, torch.randn(1, 3, 6, 6), tmp_path / "net.duo")
+
+
+def shuffled(x, groups=2):
+    n, c, h, w = x.size()
+    return x.view(n, groups, c // groups, h, w).transpose(1, 2).contiguous().view(n, -1, h, w)
+
+
+def in_another_order(net, y):
+    return net.mix(shuffled(net.act(net.c(shuffled(net.act(y), 4)))))
+
+
+def test_a_channel_shuffle(tmp_path):
+    torch.manual_seed(0)
+    model = trained_like(Small(in_another_order, c=BinaryConv2d(8, 8, 3, padding=1, groups=2)))
+    _, _, agree = check_pack(model, torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        lambda net, y: y.view(-1, 8, 6, 6).transpose(2, 3).reshape(-1, 8, 6, 6),  # turns the image
+        lambda net, y: y.view(y.size(0), 8, 4, 9).transpose(1, 2).reshape(y.size(0), 8, 6, 6),  # mixes pixels
+    ],
+)
+def test_moves_of_pixels_are_refused(front, tmp_path):
+    with pytest.raises(GraphError, match="cannot be packed"):
+        bd.pack(trained_like(Small(front)), torch.randn(2, 3, 6, 6), tmp_path / "net.duo")
+
+
+def test_a_slice_of_parts_is_refused(tmp_path):
+    def front(net, y):
+        return torch.cat(y.chunk(4, 1)[1:] + y.chunk(4, 1)[:1], 1)
+
+    with pytest.raises(GraphError, match="cannot be packed"):
+        bd.pack(trained_like(Small(front)), torch.randn(2, 3, 6, 6), tmp_path / "net.duo")

@@ -5,6 +5,7 @@
   stay as they are and are refused when they are lowered.
 - Zeros around an image in front of a convolution become the convolution's own padding.
 - The parts of a chunk or split of the channels become slices.
+- A reshape, a transposition and a reshape that only bring the channels into another order become that order.
 """
 
 import operator
@@ -14,12 +15,16 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from binaryduo.copies import AverageCopies, SelectChannels
 from binaryduo.nn import BinaryConv2d, binarize_weight, is_binary_weight
+from binaryduo.operations import FLATTENS, SWAPS, VIEWS
 from binaryduo.rewrite import unused_name
 from binaryduo.tracing import run_shapes
 
 _MOST_GROUPS = 256  # each is an operation of its own
 _CUTS = (torch.chunk, torch.split, "chunk", "split")
+_RESHAPES = (*VIEWS, *FLATTENS)
+_TURNS = (*SWAPS, "contiguous", "clone", torch.clone)
 
 
 def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
@@ -31,6 +36,8 @@ def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
             _rewrite_convolution(graph, model, node, module)
         elif node.target is operator.getitem and _is_cut(node.args[0]):
             _cut(graph, node, shapes)
+        elif node.target in _RESHAPES and shapes[node] is not None and len(shapes[node]) == 4:
+            _order(graph, model, node, shapes, image)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
         if not node.users and node.op not in ("placeholder", "output"):
             graph.erase_node(node)
@@ -38,18 +45,26 @@ def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
 
 
 def _rewrite_convolution(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) -> None:
-    (source,) = node.all_input_nodes
+    reader, source = node, node.all_input_nodes[0]
+    while _only_moves_channels(source, model) and len(source.users) == 1:  # zeros stay zeros there
+        reader, source = source, source.all_input_nodes[0]
     around = _zeros_around(source, model)
     if around is not None and not isinstance(module.padding, str):
         module = _convolution(module, module.weight, module.bias)
         module.padding = (int(module.padding[0]) + around[0], int(module.padding[1]) + around[1])
         node.target = _add(model, f"{node.name}_padded", module)
-        node.replace_input_with(source, source.all_input_nodes[0])
+        reader.replace_input_with(source, source.all_input_nodes[0])
     if module.dilation != (1, 1) and not is_binary_weight(module):
         module = _without_holes(module)
         node.target = _add(model, f"{node.name}_dense", module)
     if 1 < module.groups <= _MOST_GROUPS:
         _split(graph, model, node, module)
+
+
+def _only_moves_channels(node: fx.Node, model: nn.Module) -> bool:
+    """Whether a node is one of those that `decouple` puts between a tensor and a layer, on channels."""
+    module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    return isinstance(module, SelectChannels | AverageCopies) and module.dim == 1
 
 
 def _zeros_around(node: fx.Node, model: nn.Module) -> tuple[int, int] | None:
@@ -84,21 +99,61 @@ def _cut(graph: fx.Graph, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
     shape = shapes[source]
     if dim % len(shape) != 1 or number < 0:
         return
-    sizes = {user.args[1]: shapes[user][1] for user in whole.users if user.target is operator.getitem}
+    readers = [user for user in whole.users if user.target is operator.getitem]
+    sizes: dict[Any, int] = {r.args[1]: shapes[r][1] for r in readers if isinstance(r.args[1], int)}
     wanted: Any = next((value for name, value in given.items() if name not in ("input", "dim")), None)
     if isinstance(wanted, int) or (
         isinstance(wanted, list | tuple) and all(isinstance(n, int) for n in wanted)
     ):
         cut: Any = torch.chunk if whole.target in (torch.chunk, "chunk") else torch.split
         sizes = dict(enumerate(len(part) for part in cut(torch.arange(shape[1]), wanted)))
-    if not all(
-        before in sizes for before in range(number)
-    ):  # a size that is computed, of a part that nobody reads
+    if any(before not in sizes for before in range(number)):  # a computed size of a part that nobody reads
         return
     start = sum(sizes[before] for before in range(number))
     with graph.inserting_before(node):
         part = (slice(None), slice(start, start + sizes[number]))
         node.replace_all_uses_with(graph.call_function(operator.getitem, (source, part)))
+
+
+def _order(
+    graph: fx.Graph, model: nn.Module, node: fx.Node, shapes: dict[fx.Node, Any], image: Tensor
+) -> None:
+    """Put a list of channels in the place of moves that only change their order, as a channel shuffle does."""
+    source = node
+    while source.target in _RESHAPES + _TURNS and isinstance(source.args[0], fx.Node):
+        source = source.args[0]
+        if shapes[source] == shapes[node]:
+            break
+    else:
+        return
+    channels = torch.arange(shapes[node][1], dtype=image.dtype).view(1, -1, 1, 1)
+    moved = _Numbered(model, graph, source, channels.expand(shapes[node]).clone()).value_of(node, image)
+    order = moved[:1, :, :1, :1]
+    if bool((moved == order).all()):
+        with graph.inserting_before(node):
+            name = _add(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
+            node.replace_all_uses_with(graph.call_module(name, (source,)))
+
+
+class _Numbered(fx.Interpreter):
+    """Runs a graph with one node's value replaced by given numbers."""
+
+    def __init__(self, model: nn.Module, graph: fx.Graph, source: fx.Node, numbers: Tensor) -> None:
+        super().__init__(model, graph=graph)
+        self.source, self.numbers = source, numbers
+
+    def value_of(self, node: fx.Node, image: Tensor) -> Tensor:
+        needed, values = {node}, {}
+        for n in reversed(list(self.graph.nodes)):
+            if n in needed and n is not self.source:
+                needed.update(n.all_input_nodes)
+        for n in self.graph.nodes:
+            if n in needed:
+                self.env[n] = values[n] = (
+                    self.numbers if n is self.source else image if n.op == "placeholder" else self.run_node(n)
+                )
+        value: Tensor = values[node]
+        return value
 
 
 def _without_holes(module: nn.Conv2d) -> nn.Conv2d:
