@@ -242,6 +242,20 @@ def _pad_kind(node: fx.Node, before: tuple[int, ...], after: tuple[int, ...]) ->
     return Kind.WEIGHTED if value in (None, 0) else Kind.OTHER
 
 
+def zero_pads(node: fx.Node) -> list[int]:
+    """The sizes of an F.pad with zeros; none where it pads with something else, or by what is not a number.
+
+    >>> zero_pads(fx.Graph().call_function(F.pad, ("x", (1, 1, 0, 0))))
+    [1, 1, 0, 0]
+    """
+    if node.target is not F.pad:
+        return []
+    given = dict(zip(("input", "pad", "mode", "value"), node.args, strict=False)) | node.kwargs
+    plain = given.get("mode", "constant") == "constant" and not given.get("value")
+    sizes: Any = given["pad"]
+    return list(sizes) if plain and all(isinstance(n, int) for n in sizes) else []
+
+
 def _average_kind(node: fx.Node) -> Kind:
     padding = node.kwargs.get("padding", node.args[3] if len(node.args) > 3 else 0)
     divisor = node.kwargs.get("divisor_override", node.args[6] if len(node.args) > 6 else None)

@@ -73,6 +73,12 @@ def copied(model: nn.Module) -> nn.Module:
         raise GraphError(f"{type(model).__name__} cannot be copied: {error}") from error
 
 
+def defaults(model: nn.Module, given: int) -> dict[str, Any] | None:
+    """The arguments of forward() behind the first `given` that have defaults, as torch.fx takes them; None for none."""
+    parameters = list(inspect.signature(model.forward).parameters.values())[given:]
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} or None
+
+
 def trace(model: nn.Module, given: int = 1) -> fx.Graph:
     """The model's graph, with its own module names; refuses what fx cannot follow, and says why.
 
@@ -81,10 +87,8 @@ def trace(model: nn.Module, given: int = 1) -> fx.Graph:
     >>> [n.op for n in trace(nn.Sequential(nn.ReLU())).nodes]
     ['placeholder', 'call_module', 'output']
     """
-    parameters = list(inspect.signature(model.forward).parameters.values())
-    defaults = {p.name: p.default for p in parameters[given:] if p.default is not inspect.Parameter.empty}
     try:
-        return Tracer().trace(model, defaults if defaults else None)
+        return Tracer().trace(model, defaults(model, given))
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise GraphError(

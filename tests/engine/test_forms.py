@@ -234,3 +234,33 @@ def test_a_slice_of_parts_is_refused(tmp_path):
 
     with pytest.raises(GraphError, match="cannot be packed"):
         bd.pack(trained_like(Small(front)), torch.randn(2, 3, 6, 6), tmp_path / "net.duo")
+
+
+def shuffled_part(net, y):
+    first, second = net.c(net.act(y)).chunk(
+        2, 1
+    )  # a grouped layer, its parts, and their order, all rewritten
+    return net.mix(torch.cat([shuffled(second), first], 1))
+
+
+def test_forms_behind_forms(tmp_path):
+    torch.manual_seed(0)
+    model = trained_like(Small(shuffled_part, c=BinaryConv2d(8, 8, 3, padding=1, groups=2)))
+    _, _, agree = check_pack(model, torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
+def test_inputs_and_modules_may_have_the_names_of_methods(tmp_path):
+    class Named(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.split, self.view, self.last = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(8 * 16, 3)
+            self.flatten, self.act = nn.Identity(), QuantAct()
+
+        def forward(self, flatten):
+            y = self.flatten(self.view(self.split(flatten)))
+            return self.last(self.act(y[:, :8]).flatten(1))
+
+    torch.manual_seed(0)
+    _, _, agree = check_pack(trained_like(Named()), torch.randn(8, 3, 6, 6), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75

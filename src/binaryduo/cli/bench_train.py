@@ -49,5 +49,4 @@ def train(
         )
     Console().print(table)
     settings = {"batch": batch, "steps": steps, "rounds": rounds, "threads": threads, "peak": peak}
-    settings = {"batch": batch, "steps": steps, "rounds": rounds, "threads": threads, "peak": peak}
     write_numbers(out, {**settings, "rows": [asdict(row) for row in rows]})

@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
 from binaryduo.copies import AverageCopies, SelectChannels
 from binaryduo.nn import BinaryConv2d, binarize_weight, is_binary_weight
-from binaryduo.operations import FLATTENS, SWAPS, VIEWS
+from binaryduo.operations import FLATTENS, SWAPS, VIEWS, zero_pads
 from binaryduo.rewrite import unused_name
 from binaryduo.tracing import run_shapes
 
@@ -33,10 +32,10 @@ def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
     for node in list(graph.nodes):
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
-            _rewrite_convolution(graph, model, node, module)
-        elif node.target is operator.getitem and _is_cut(node.args[0]):
+            _rewrite_convolution(graph, model, node, module, shapes)
+        elif node.target is operator.getitem and _calls(node.args[0], _CUTS):
             _cut(graph, node, shapes)
-        elif node.target in _RESHAPES and shapes[node] is not None and len(shapes[node]) == 4:
+        elif _calls(node, _RESHAPES) and len(shapes[node]) == 4:
             _order(graph, model, node, shapes, image)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
         if not node.users and node.op not in ("placeholder", "output"):
@@ -44,7 +43,22 @@ def rewrite_forms(graph: fx.Graph, model: nn.Module, image: Tensor) -> None:
     graph.lint()
 
 
-def _rewrite_convolution(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) -> None:
+def _calls(node: Any, targets: tuple[Any, ...]) -> bool:
+    """Whether a node calls one of these functions or methods; an input or a module may have a method's name."""
+    return (
+        isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
+    )
+
+
+def _put(new: fx.Node, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
+    """Let all who read a node read a new one instead, which has its shape."""
+    shapes[new] = shapes[node]
+    node.replace_all_uses_with(new)
+
+
+def _rewrite_convolution(
+    graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d, shapes: dict[fx.Node, Any]
+) -> None:
     reader, source = node, node.all_input_nodes[0]
     while _only_moves_channels(source, model) and len(source.users) == 1:  # zeros stay zeros there
         reader, source = source, source.all_input_nodes[0]
@@ -58,7 +72,7 @@ def _rewrite_convolution(graph: fx.Graph, model: nn.Module, node: fx.Node, modul
         module = _without_holes(module)
         node.target = _add(model, f"{node.name}_dense", module)
     if 1 < module.groups <= _MOST_GROUPS:
-        _split(graph, model, node, module)
+        _split(graph, model, node, module, shapes)
 
 
 def _only_moves_channels(node: fx.Node, model: nn.Module) -> bool:
@@ -72,20 +86,12 @@ def _zeros_around(node: fx.Node, model: nn.Module) -> tuple[int, int] | None:
     if node.op == "call_module":
         module = model.get_submodule(str(node.target))
         sizes: Any = module.padding if isinstance(module, nn.ZeroPad2d) else ()
-    elif node.target is F.pad:
-        given = dict(zip(("input", "pad", "mode", "value"), node.args, strict=False)) | node.kwargs
-        plain = given.get("mode", "constant") == "constant" and not given.get("value")
-        sizes = given["pad"] if plain else ()
     else:
-        return None
-    if len(sizes) != 4 or not all(isinstance(n, int) and n >= 0 for n in sizes):
+        sizes = zero_pads(node)
+    if len(sizes) != 4 or min(sizes) < 0:
         return None
     left, right, top, bottom = sizes
     return (top, left) if left == right and top == bottom else None
-
-
-def _is_cut(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.op.startswith("call_") and node.target in _CUTS
 
 
 def _cut(graph: fx.Graph, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
@@ -112,7 +118,7 @@ def _cut(graph: fx.Graph, node: fx.Node, shapes: dict[fx.Node, Any]) -> None:
     start = sum(sizes[before] for before in range(number))
     with graph.inserting_before(node):
         part = (slice(None), slice(start, start + sizes[number]))
-        node.replace_all_uses_with(graph.call_function(operator.getitem, (source, part)))
+        _put(graph.call_function(operator.getitem, (source, part)), node, shapes)
 
 
 def _order(
@@ -120,7 +126,7 @@ def _order(
 ) -> None:
     """Put a list of channels in the place of moves that only change their order, as a channel shuffle does."""
     source = node
-    while source.target in _RESHAPES + _TURNS and isinstance(source.args[0], fx.Node):
+    while _calls(source, _RESHAPES + _TURNS) and isinstance(source.args[0], fx.Node):
         source = source.args[0]
         if shapes[source] == shapes[node]:
             break
@@ -132,7 +138,7 @@ def _order(
     if bool((moved == order).all()):
         with graph.inserting_before(node):
             name = _add(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
-            node.replace_all_uses_with(graph.call_module(name, (source,)))
+            _put(graph.call_module(name, (source,)), node, shapes)
 
 
 class _Numbered(fx.Interpreter):
@@ -143,17 +149,18 @@ class _Numbered(fx.Interpreter):
         self.source, self.numbers = source, numbers
 
     def value_of(self, node: fx.Node, image: Tensor) -> Tensor:
-        needed, values = {node}, {}
+        needed = {node}
         for n in reversed(list(self.graph.nodes)):
             if n in needed and n is not self.source:
                 needed.update(n.all_input_nodes)
         for n in self.graph.nodes:
             if n in needed:
-                self.env[n] = values[n] = (
-                    self.numbers if n is self.source else image if n.op == "placeholder" else self.run_node(n)
-                )
-        value: Tensor = values[node]
-        return value
+                value = self.numbers if n is self.source else None
+                if value is None:
+                    value = image if n.op == "placeholder" else self.run_node(n)
+                self.env[n] = value
+        found: Tensor = self.env[node]
+        return found
 
 
 def _without_holes(module: nn.Conv2d) -> nn.Conv2d:
@@ -171,7 +178,9 @@ def _without_holes(module: nn.Conv2d) -> nn.Conv2d:
     return dense
 
 
-def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) -> None:
+def _split(
+    graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d, shapes: dict[fx.Node, Any]
+) -> None:
     """Put the groups' own convolutions, and their concatenation, in the place of a grouped one."""
     (source,) = node.all_input_nodes
     # One scale for the whole layer: the groups must not find scales of their own.
@@ -189,7 +198,7 @@ def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d) 
                 graph.call_module(name, (graph.call_function(operator.getitem, (source, channels)),))
             )
         joined = graph.call_function(torch.cat, (parts, 1))
-    node.replace_all_uses_with(joined)
+    _put(joined, node, shapes)
     graph.erase_node(node)
 
 

@@ -13,6 +13,7 @@ from torch import fx
 from binaryduo.copies import AverageCopies
 from binaryduo.engine.lowering import Lowering, Shape, Value
 from binaryduo.engine.program import Code, Kind, Op
+from binaryduo.operations import zero_pads
 
 
 def pair(value: Any) -> tuple[int, int]:
@@ -180,13 +181,10 @@ class Moves(Lowering):
     def pad(self, node: fx.Node, value: Value) -> Value:
         front = 0
         if node.op == "call_function":
-            given = dict(zip(["input", "pad", "mode", "value"], node.args, strict=False)) | dict(node.kwargs)
-            pads: list[Any] = list(given["pad"])  # type: ignore[arg-type]
-            plain = given.get("mode", "constant") == "constant" and not given.get("value")
-            numbers = all(isinstance(p, int) for p in pads)
-            if not plain or not numbers or len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
+            pads = zero_pads(node)
+            if len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
                 raise self.refuse(node, "only zero channels in front or behind can be padded, by a number")
-            front = int(pads[4])
+            front = pads[4]
         if self.shape_of(node)[0] < value.shape[0]:
             raise self.refuse(node, "it takes channels away")
         op = Op(self.name_of(node), Code.PAD_CHANNELS, -1, channels=front)

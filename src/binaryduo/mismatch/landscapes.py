@@ -38,7 +38,7 @@ def loss_surface(
             f"no hidden layer is called {layer!r}: there are {', '.join(problem.layers[:-1])}"
         )
     index = problem.layers.index(layer)
-    weights = [problem.weights[name] for name in problem.layers]
+    weights = problem.layer_weights()
 
     def work(trace: Trace, targets: Tensor) -> list[Tensor]:
         residual = trace.output - targets

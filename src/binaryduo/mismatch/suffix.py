@@ -10,7 +10,6 @@ The network is traced once with torch.fx. Its unchanged values are kept for a ba
    dropped again at every activation that swallows the change.
 """
 
-import inspect
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch import Tensor, fx, nn
 
 from binaryduo.mismatch.perturbing import Coordinate, can_spread, is_weighted, shift, spread
 from binaryduo.nn import QuantAct
+from binaryduo.tracing import defaults
 
 # Modules that treat every channel by itself; pooling counts where there is something to pool over.
 _ELEMENTWISE = (QuantAct, nn.ReLU, nn.Hardtanh, nn.Identity, nn.modules.dropout._DropoutNd)
@@ -39,13 +39,6 @@ class _LeafTracer(fx.Tracer):
         return childless or (m.__module__.startswith("torch.nn") and not isinstance(m, nn.Sequential))
 
 
-def _trace(model: nn.Module) -> fx.Graph:
-    """The model's graph; arguments of forward() behind the first keep their defaults."""
-    _, *others = inspect.signature(model.forward).parameters.values()
-    defaults = {p.name: p.default for p in others if p.default is not inspect.Parameter.empty}
-    return _LeafTracer().trace(model, defaults or None)
-
-
 @dataclass
 class Rows:
     """Outputs (R, …) of the rows that changed: perturbation `variant[r]` on image `image[r]`."""
@@ -60,7 +53,7 @@ class Suffix:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self.graph = _trace(model)
+        self.graph = _LeafTracer().trace(model, defaults(model, 1))
         self.nodes = list(self.graph.nodes)
         self.position = {node: i for i, node in enumerate(self.nodes)}
         self.modules = dict(model.named_modules())

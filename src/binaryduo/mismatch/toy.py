@@ -122,7 +122,7 @@ class ToyProblem:
         >>> ToyProblem(width=2, samples=10).sums(lambda trace, targets: [torch.tensor(len(targets))])
         [tensor(10)]
         """
-        targets, weights = self.targets, self._weights()  # made before the threads start
+        targets, weights = self.targets, self.layer_weights()  # made before the threads start
 
         def of_block(index: int) -> list[Tensor]:
             return work(forward(self._block(index), weights, self.levels), targets[self._samples_of(index)])
@@ -134,7 +134,8 @@ class ToyProblem:
 
     # --- loss and gradients ---------------------------------------------------------------------------
 
-    def _weights(self) -> list[Tensor]:
+    def layer_weights(self) -> list[Tensor]:
+        """The evaluating network's weights in the order of its layers, float64."""
         return [self.weights[name].double() for name in self.layers]
 
     def loss(self) -> float:
@@ -158,7 +159,7 @@ class ToyProblem:
         self, ste_list: "Sequence[str | STE]", progress: Progress | None = None
     ) -> list[Gradients]:
         """The coarse gradient for each of several STEs, from one forward pass."""
-        chosen, weights = [stes.get(ste) for ste in ste_list], self._weights()
+        chosen, weights = [stes.get(ste) for ste in ste_list], self.layer_weights()
 
         def work(trace: Trace, targets: Tensor) -> list[Tensor]:
             residual = trace.output - targets
@@ -182,12 +183,12 @@ class ToyProblem:
             return self._brute(step, progress)
         if method != "fast":
             raise unknown_name("method", method, ["fast", "brute"])
-        weights = self._weights()
+        weights = self.layer_weights()
         work: _Work = lambda trace, targets: cdg.sums(trace, targets, weights, self.levels, step)  # noqa: E731
         return self._named(self.sums(work, progress))
 
     def _brute(self, step: float, progress: Progress | None) -> Gradients:
-        x, targets, weights = self.inputs.T, self.targets, self._weights()
+        x, targets, weights = self.inputs.T, self.targets, self.layer_weights()
         entries = [(i, j, k) for i, w in enumerate(weights) for j in range(len(w)) for k in range(w.shape[1])]
 
         def work(index: int) -> float:
@@ -212,7 +213,7 @@ class ToyProblem:
         _check_positive("sigma", sigma)
         if not isinstance(samples, int) or samples < 1:
             raise ArgumentError(f"ESG needs a whole number of pairs from 1, not {samples!r}")
-        weights = self._weights()
+        weights = self.layer_weights()
         noise = [
             esg.draw_noise(samples, (w.shape[0], w.shape[1]), generator(seed, _NOISE, i)).to(self.device)
             for i, w in enumerate(weights)
