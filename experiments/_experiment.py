@@ -62,6 +62,14 @@ def load(experiment: Experiment, profile: str = "full", folder: Path = RESULTS) 
     return [row for unit in done for row in unit["rows"]]
 
 
+def missing(experiment: Experiment, profile: str, folder: Path = RESULTS) -> list[Unit]:
+    """The units that have no result yet, in their order."""
+    path = path_of(experiment, profile, folder)
+    kept = json.loads(path.read_text())["units"] if path.exists() else []
+    finished = {json.dumps(unit["unit"], sort_keys=True) for unit in kept}
+    return [unit for unit in experiment.units(profile) if json.dumps(unit, sort_keys=True) not in finished]
+
+
 def run(
     experiment: Experiment, profile: str = "full", folder: Path = RESULTS, minutes: float | None = None
 ) -> bool:
@@ -140,15 +148,23 @@ def plot(experiment: Experiment, profile: str = "full", folder: Path = RESULTS) 
     return out
 
 
-def main(experiment: Experiment) -> None:
+def main(experiment: Experiment, estimate: Callable[[list[Unit]], float] | None = None) -> None:
     """The command line of an experiment."""
     parser = argparse.ArgumentParser(description=experiment.title)
     parser.add_argument("verb", choices=["run", "collect", "plot"])
-    parser.add_argument("--profile", choices=["smoke", "full"], default="full")
+    parser.add_argument("--profile", choices=["smoke", "full", "hours"], default="full")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="where results are kept")
     parser.add_argument("--minutes", type=float, help="stop a run after this long; run again to continue")
+    parser.add_argument("--runs", type=Path, help="where trainings are kept, for experiments that train")
     arguments = parser.parse_args()
+    if arguments.runs is not None:
+        import _training
+
+        _training.SETTINGS.runs = arguments.runs
     if arguments.verb == "run":
+        if estimate is not None:
+            todo = missing(experiment, arguments.profile, arguments.folder)
+            print(f"{len(todo)} units to do, about {estimate(todo) / 3600:.1f} hours", flush=True)
         complete = run(experiment, arguments.profile, arguments.folder, arguments.minutes)
         print("complete" if complete else "not complete: run the same command again to continue")
     elif arguments.verb == "collect":

@@ -140,3 +140,38 @@ def test_quad_gives_the_architecture_of_the_baseline_back(name: str) -> None:
     baseline = bd.models.build(name, **options)  # type: ignore[arg-type]
     shapes = {key: value.shape for key, value in baseline.state_dict().items()}
     assert {key: value.shape for key, value in binary.state_dict().items()} == shapes
+
+
+def test_the_decoupled_network_from_scratch_has_weights_of_its_own() -> None:
+    torch.manual_seed(0)
+    net = bd.models.build("vgg7", "decoupled", width=0.5)
+    derived = bd.models.build("vgg7", "decoupled", width=0.5, start="derived")
+    for (name, fresh), (_, same) in zip(net.named_parameters(), derived.named_parameters(), strict=True):
+        assert fresh.shape == same.shape
+        if fresh.dim() > 1:
+            he = (2 / fresh[0].numel()) ** 0.5
+            assert fresh.std().item() == pytest.approx(he, rel=0.1), name
+        else:
+            assert torch.equal(fresh, same), name  # BN starts with its shifts either way
+    layer = "features.3.weight"
+    for state, identical in ((net.state_dict(), False), (derived.state_dict(), True)):
+        one, two = state[layer].chunk(2, 1)
+        assert torch.equal(one, two) == identical
+
+
+def test_a_shifted_baseline_has_the_biases_of_a_decoupled_one() -> None:
+    net = bd.models.build("vgg7", width=0.25, start="shifted")
+    biases = {
+        n: m.bias for n, m in net.named_modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)
+    }
+    *shifted, last = biases.values()
+    assert all(b.abs().eq(0.25).all() and b.sum() == 0 for b in shifted)
+    assert not last.any()  # in front of a plain ReLU
+
+
+@pytest.mark.parametrize(
+    ("variant", "start"), [("baseline", "derived"), ("coupled", "shifted"), ("decoupled", "x")]
+)
+def test_a_start_that_a_variant_does_not_have_is_refused(variant: str, start: str) -> None:
+    with pytest.raises(bd.BinaryDuoError, match="start of a"):
+        bd.models.build("mlp", variant, start=start)

@@ -19,6 +19,7 @@ __all__ = [
     "QuantAct",
     "binarize_weight",
     "clip_latent_weights",
+    "draw_weights",
     "initialise",
     "is_binary_weight",
     "quantize",
@@ -222,6 +223,20 @@ def clip_latent_weights(model: nn.Module) -> None:
     for module in model.modules():
         if is_binary_weight(module):
             module.get_parameter("weight").clamp_(-1, 1)
+
+
+@torch.no_grad()
+def draw_weights(model: nn.Module) -> nn.Module:
+    """Draw the weights of all layers anew by He's rule, in place; biases and BN stay as they are.
+
+    >>> layer = draw_weights(nn.Linear(1000, 1000))
+    >>> round(layer.weight.std().item() * 500**0.5, 1)
+    1.0
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+    return model
 
 
 @torch.no_grad()

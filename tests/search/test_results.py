@@ -92,7 +92,7 @@ def test_pictures_of_scattered_settings(results: dict[str, Any], tmp_path: Path)
             for i, (lr, decay) in enumerate(10 ** random.uniform(-3, -1, (count, 2)))
         ]
         case = results["cases"]["coupled"] | {"settings": settings_of(rows)}
-        draw_contours({"cases": {"coupled": case}}, tmp_path / f"{count}.png")
+        draw_contours(results | {"cases": {"coupled": case}}, tmp_path / f"{count}.png")
         assert (tmp_path / f"{count}.png").stat().st_size > 5000
     draw_comparison([results], tmp_path / "comparison.png")
 

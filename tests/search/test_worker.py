@@ -11,7 +11,7 @@ from binaryduo.search.results import collect
 from binaryduo.search.warm import Warm
 from binaryduo.search.worker import Worker
 from binaryduo.training import evaluate, from_yaml, train
-from binaryduo.training.restore import restore
+from binaryduo.training.restore import load_run
 from tests.search.small import completed, opened, small, work
 
 
@@ -20,12 +20,14 @@ def test_a_trial_is_the_run_that_train_would_make(tmp_path: Path) -> None:
     search = small()
     studies = work(search, tmp_path / "search")
     for trial in studies["baseline"].trials:
-        recipe = trial_recipe(search.recipe, parse_case("baseline"), trial.params["lr"], 0.01, seed=0)
+        recipe = trial_recipe(search.trained_recipe, parse_case("baseline"), trial.params["lr"], 0.01, seed=0)
         alone = train(recipe, tmp_path / f"alone{trial.number}")
         assert trial.user_attrs["result"]["last"] == alone.last
         folder = tmp_path / "search" / trial.user_attrs["result"]["folder"]
         assert from_yaml(folder / "recipe.yaml") == recipe
-        assert restore(folder).means["top1"] == trial.value
+        model, _, data, _ = load_run(folder)
+        assert data.validation is not None
+        assert evaluate(model, data.validation).means()["top1"] == trial.value
 
 
 def test_a_failed_trial_says_why_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -99,7 +101,9 @@ def test_finetuning_starts_from_one_coupled_network(tmp_path: Path) -> None:
     assert decoupled["fixed"]["from"] == f"coupled {best['slot']}"
     assert decoupled["fixed"]["top1"] == best["last"]["top1"]
     assert len(decoupled["trials"]) == 4
-    recipe = trial_recipe(search.recipe, parse_case("decoupled"), 1.0, 1.0, seed=5)
+    recipe = trial_recipe(search.trained_recipe, parse_case("decoupled"), 1.0, 1.0, seed=5)
     warm = Warm()
     network = warm.model(recipe, tmp_path / "fixed" / "coupled.json")
-    assert evaluate(network, warm.data(recipe).test).means()["top1"] == pytest.approx(best["value"], abs=0.1)
+    assert evaluate(network, warm.data(recipe).tested).means()["top1"] == pytest.approx(
+        best["value"], abs=0.1
+    )

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,14 @@ import torch
 from typer.testing import CliRunner
 
 from binaryduo.cli.app import app, run
+from binaryduo.data import Batch, MemorySplit, Plan
 from binaryduo.errors import ArgumentError
 from binaryduo.training import Recipe, checkpoint, duo, to_yaml, train, with_settings
+from binaryduo.training.evaluation import evaluate
 from binaryduo.training.restore import load_run
+
+duo_module = sys.modules["binaryduo.training.duo"]
+duo_test_once = duo_module._test_once  # type: ignore[attr-defined]
 
 SETTINGS = [
     "model.network=mlp",
@@ -49,6 +56,40 @@ def test_decoupling_keeps_the_accuracy(variation: list[str], tmp_path: Path) -> 
     model, _, _, path = load_run(tmp_path, "last")
     assert path.parent == tmp_path / "decoupled" / "checkpoints"
     assert not any(getattr(m, "levels", 2) not in (2, None) for m in model.modules())
+
+
+def test_the_second_stage_sees_other_batches_than_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[bool, list[Plan]] = {False: [], True: []}
+    ask = MemorySplit.batches
+
+    def watched(split: MemorySplit, plan: Plan) -> Iterator[Batch]:
+        if plan.train:
+            seen[(tmp_path / "decoupled").exists()].append(plan)
+        return ask(split, plan)
+
+    monkeypatch.setattr(MemorySplit, "batches", watched)
+    duo(RECIPE, tmp_path)
+    first, second = seen[False][0], seen[True][0]
+    assert (first.epoch, second.epoch) == (0, 0)
+    assert not torch.equal(first.order(10_000), second.order(10_000))
+    assert first.seed == RECIPE.loop.seed  # one stage sees what it always saw
+
+
+def test_with_held_out_images_the_test_images_are_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = []
+    monkeypatch.setattr(duo_module, "_test_once", lambda *a: tests.append(a) or duo_test_once(*a))
+    result = duo(with_settings(RECIPE, ["data.validation=0.1"]), tmp_path)
+    assert len(tests) == 1
+    assert result.test_images == 1000  # everything before was counted on the held-out images
+    assert result.test is not None
+    model, _, data, _ = load_run(tmp_path, "last")
+    assert result.test["top1"] == pytest.approx(evaluate(model, data.test).means()["top1"])
+    assert result.finetuned.last is not None
+    assert result.finetuned.last["top1"] == pytest.approx(evaluate(model, data.tested).means()["top1"])
 
 
 def test_a_duo_run_resumes_in_its_second_stage(tmp_path: Path) -> None:

@@ -79,9 +79,11 @@ def duo(
             table.add_row(
                 "decoupled, before fine-tuning", f"{result.decoupled_before['top1']:.2f} %", "", "", ""
             )
+    if result.test is not None:
+        table.add_row("the same on the test images", f"{result.test['top1']:.2f} %", "", "", "")
     Console().print(table)
     flips = result.flips
     print(
-        f"decoupling: {result.changed_predictions} of {result.test_images} test predictions changed; "
+        f"decoupling: {result.changed_predictions} of {result.test_images} predictions changed; "
         f"{flips['flips']} of {flips['activations']} activations flipped on {flips['images']} images"
     )

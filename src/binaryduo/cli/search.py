@@ -44,7 +44,14 @@ def search(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The first repeat's seed; the next has one more.")] = None,
     metric: Annotated[
-        Text, typer.Option(help="Rank by the last epoch's test accuracy, or by the best (as the paper).")
+        Text, typer.Option(help="Rank by the accuracy after the last epoch, or by the best epoch's.")
+    ] = None,
+    validation: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the training images that is held out and that trials are ranked on (default 0.1); "
+            "0 ranks them on the test images, as the paper does."
+        ),
     ] = None,
     coupled: Annotated[
         Path | None, typer.Option(help="A trained coupled run to fine-tune from, in the case decoupled.")
@@ -104,6 +111,7 @@ def search(
         "repeats": repeats,
         "seed": seed,
         "metric": metric,
+        "validation": validation,
         "coupled": None if coupled is None else str(coupled),
         "name": name,
     }

@@ -68,6 +68,10 @@ def train(
                 f"{name}: top-1 {found['top1']:.2f} %, top-5 {found['top5']:.2f} %, loss {found['loss']:.4f} "
                 f"(epoch {found['epoch']})"
             )
+    if result.test is not None:
+        print(
+            f"test images, looked at once: top-1 {result.test['top1']:.2f} %, top-5 {result.test['top5']:.2f} %"
+        )
     print(
         f"{result.images_per_second:.0f} images/s with the engine {result.engine}; everything is in {folder}"
     )

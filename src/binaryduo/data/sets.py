@@ -1,7 +1,7 @@
 """The data sets by name: load one, say what there is, check what lies on the disk."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -9,6 +9,8 @@ import torch
 
 from binaryduo.data import cifar10, fashion_mnist, imagenet
 from binaryduo.data.cache import Arrays, check_arrays, stored
+from binaryduo.data.decoded import DecodedSplit
+from binaryduo.data.held_out import hold_out
 from binaryduo.data.memory import Batch, MemorySplit
 from binaryduo.data.order import Plan
 from binaryduo.errors import ArgumentError, DataError, unknown_name
@@ -25,17 +27,23 @@ class Split(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Two splits and the names of the classes."""
+    """Its splits and the names of the classes. `validation` are training images that were held out, if any."""
 
     name: str
     train: Split
     test: Split
     classes: tuple[str, ...]
     shape: tuple[int, int, int]  # (C, H, W) of one image
+    validation: Split | None = None
 
     @property
     def num_classes(self) -> int:
         return len(self.classes)
+
+    @property
+    def tested(self) -> Split:
+        """What a run is tested on after each epoch: the images that were held out, else the test images."""
+        return self.test if self.validation is None else self.validation
 
 
 @dataclass(frozen=True)
@@ -83,12 +91,14 @@ def load(
     flip: bool | None = None,
     image_size: int | None = None,
     workers: int = 4,
+    validation: float = 0.0,
 ) -> DataSet:
     """A data set, ready to train on. Small ones are fetched when they are not on the machine yet.
 
     `pad` and `flip` change the augmentation from what the data set is usually trained with: 4 pixels and a
     flip for CIFAR-10, 2 pixels and a flip for Fashion-MNIST. `image_size` and `workers` are for sets that
-    are decoded from files.
+    are decoded from files. `validation` is the share of the training images that is held out: settings are
+    chosen on these, so that the test images have no part in any choice.
 
     >>> small = load("fashion-mnist-small")
     >>> len(small.train), small.shape, small.classes[9]
@@ -102,7 +112,7 @@ def load(
         if folder is None:
             raise ArgumentError("imagenet needs the folder that holds it: root=… or --root")
         train, test, classes = imagenet.load(folder, 224 if image_size is None else image_size, workers)
-        return DataSet(name, train, test, classes, train.shape)
+        return _with_validation(DataSet(name, train, test, classes, train.shape), validation)
     if name == "cifar10":
         arrays, usual_pad = cifar10.load(folder, fetch), 4
         classes, mean, std = cifar10.CLASSES, cifar10.MEAN, cifar10.STD
@@ -111,7 +121,7 @@ def load(
         arrays = fashion_mnist.load_embedded() if small else fashion_mnist.load(folder, fetch)
         classes, usual_pad = fashion_mnist.CLASSES, 2
         mean, std = fashion_mnist.MEAN, fashion_mnist.STD
-    return from_arrays(
+    whole = from_arrays(
         name,
         arrays,
         classes,
@@ -120,6 +130,16 @@ def load(
         usual_pad if pad is None else pad,
         True if flip is None else flip,
     )
+    return _with_validation(whole, validation)
+
+
+def _with_validation(data: DataSet, share: float) -> DataSet:
+    """The data set with that share of its training images held out."""
+    if share == 0:
+        return data
+    assert isinstance(data.train, MemorySplit | DecodedSplit)
+    train, validation = hold_out(data.train, share)
+    return replace(data, train=train, validation=validation)
 
 
 def from_arrays(

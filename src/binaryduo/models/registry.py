@@ -6,21 +6,24 @@ three levels, whose widths the authors chose by hand. The decoupled variant alwa
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from binaryduo.copies import shifts
 from binaryduo.coupling import couple
 from binaryduo.decoupling import decouple
 from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.models import alexnet, mlp, resnet, vgg7
 from binaryduo.models.layers import Maker, Precision
-from binaryduo.nn import QuantAct, initialise
+from binaryduo.nn import QuantAct, draw_weights, initialise
 from binaryduo.planning import Topology
 from binaryduo.ste import STE, check_levels
 
 Variant = Literal["baseline", "coupled", "decoupled"]
+Start = Literal["fresh", "derived", "shifted"]
 VARIANTS: tuple[Variant, ...] = ("baseline", "coupled", "decoupled")
 
 
@@ -77,6 +80,22 @@ def example_input(
     return torch.rand(batch, channels, size, size, generator=torch.Generator().manual_seed(0))
 
 
+@torch.no_grad()
+def shift_biases(model: nn.Module) -> nn.Module:
+    """Add ±1/4 in turn to the biases of every BN that stands right before an activation, in place.
+
+    >>> net = shift_biases(build("mlp", width=0.01))
+    >>> net.hidden[1].bias[:3].tolist()
+    [0.25, -0.25, 0.25]
+    """
+    found = list(model.modules())
+    for norm, behind in pairwise(found):
+        if isinstance(norm, nn.modules.batchnorm._BatchNorm) and isinstance(behind, QuantAct):
+            norm.bias[0::2] += shifts(2)[0]
+            norm.bias[1::2] += shifts(2)[1]
+    return model
+
+
 def build(
     name: str,
     variant: Variant = "baseline",
@@ -88,6 +107,7 @@ def build(
     in_channels: int | None = None,
     image_size: int | None = None,
     topology: Topology = "duo",
+    start: Start = "fresh",
 ) -> nn.Module:
     """A network by name, freshly initialised.
 
@@ -96,6 +116,11 @@ def build(
     the others (first, last and shortcut layers stay float). `width` multiplies every hidden width.
     `topology="quad"` couples and decouples as BinaryDuo-Q does.
 
+    The decoupled variant starts `fresh`: its topology with every weight drawn anew by He's rule, the biases of BN
+    keeping their shifts (±1/4). With `start="derived"` it is the decoupling of a fresh coupled network instead, in
+    which both halves of every weight are identical and 1/√2 of He's deviation. A baseline with `start="shifted"` has
+    biases of BN that alternate ±1/4 in front of its activations, as a decoupled network's copies do.
+
     >>> net = build("vgg7", variant="coupled")
     >>> [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)]
     [45, 45, 90, 90]
@@ -103,6 +128,9 @@ def build(
     network = _network(name)
     if variant not in VARIANTS:
         raise unknown_name("variant", variant, list(VARIANTS))
+    allowed = {"baseline": ["fresh", "shifted"], "coupled": ["fresh"], "decoupled": ["fresh", "derived"]}
+    if start not in allowed[variant]:
+        raise unknown_name(f"start of a {variant} network", start, allowed[variant])
     if levels == "default":
         levels = 2 if variant == "baseline" else 3
     if levels is not None:
@@ -130,7 +158,8 @@ def build(
         return initialise(network.make(scaled, precision, classes, channels, size))
 
     if variant == "baseline":
-        return make(network.baseline, levels)
+        baseline = make(network.baseline, levels)
+        return shift_biases(baseline) if start == "shifted" else baseline
     if network.coupled is not None and levels in (3, None) and topology == "duo":
         coupled = make(network.coupled, levels)
     elif levels is None:  # the coupled widths at full precision
@@ -140,4 +169,7 @@ def build(
                 module.levels = None
     else:
         coupled = couple(make(network.baseline, 2), example, levels, topology)
-    return coupled if variant == "coupled" else decouple(coupled, example, topology)
+    if variant == "coupled":
+        return coupled
+    decoupled = decouple(coupled, example, topology)
+    return decoupled if start == "derived" else draw_weights(decoupled)

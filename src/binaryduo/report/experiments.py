@@ -17,8 +17,8 @@ from typing import Any, Literal
 import binaryduo
 from binaryduo.errors import ArgumentError
 
-Profile = Literal["smoke", "cpu", "paper"]
-PROFILES: tuple[Profile, ...] = ("smoke", "cpu", "paper")
+Profile = Literal["smoke", "cpu", "hours", "paper"]
+PROFILES: tuple[Profile, ...] = ("smoke", "cpu", "hours", "paper")
 Row = dict[str, Any]
 
 

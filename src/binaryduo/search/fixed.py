@@ -54,14 +54,14 @@ def _weights_digest(kept: checkpoint.Checkpoint) -> str:
 
 def _make(path: Path, folder: Path, storage: QueueStorage, search: Search, case: Case) -> None:
     run, origin = _source(folder, storage, search, case)
-    recipe = network_recipe(search.recipe, parse_case(case.coupled_name))
+    recipe = network_recipe(search.trained_recipe, parse_case(case.coupled_name))
     data = load_data(recipe)
     model = build_model(recipe, data)
     which = search.recipe.loop.decouple_from
     trained, _, _, _ = load_run(run, which)
     tensors = checkpoint.pack_state(trained)
     checkpoint.unpack_state(tensors, model, None, str(run))  # refuses another network by name
-    means = evaluate(model, data.test, search.recipe.loop.test_batch).means()
+    means = evaluate(model, data.tested, search.recipe.loop.test_batch).means()
     state = {"from": origin, "which": which, "top1": means["top1"]}
     checkpoint.write(path.parent, path.stem, tensors, state)
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from binaryduo.search.cases import parse_case
-from binaryduo.search.results import ranked
+from binaryduo.search.results import accuracy_of, ranked
 
 Row = dict[str, Any]
 Entry = tuple[int | None, float, float | None, list[float]]  # levels, mean, deviation, single runs
@@ -36,7 +36,7 @@ def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None =
         case = results["cases"][name]
         shown = _contour(axis, case, _levels([s["mean"] for s in case["settings"] if s["mean"] is not None]))
         bar = figure.colorbar(shown, ax=axis, format="%.1f", pad=0.02)
-        bar.set_label("test accuracy, mean over repeats (%)", fontsize=9)
+        bar.set_label(f"{accuracy_of(results)}, mean over repeats (%)", fontsize=9)
     for axis in list(axes)[len(chosen) :]:
         axis.set_axis_off()
     _save(figure, path)
@@ -139,7 +139,7 @@ def draw_comparison(results: list[dict[str, Any]], path: Path) -> None:
     else:
         right.set_axis_off()
         right.text(0.5, 0.5, "the paper prints no number\nfor these cases", ha="center", va="center")
-    left.set_ylabel("best mean test accuracy (%)")
+    left.set_ylabel(f"best mean {accuracy_of(results[0])} (%)")
     _save(figure, path)
 
 

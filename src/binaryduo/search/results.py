@@ -156,6 +156,17 @@ def read_results(path: "str | Path") -> dict[str, Any]:
     return found
 
 
+def accuracy_of(results: dict[str, Any]) -> str:
+    """What the trials were ranked by: results of a search without held-out images are test accuracies.
+
+    >>> accuracy_of({"search": {"recipe": {"data": {}}, "validation": 0.1}})
+    'validation accuracy'
+    """
+    search = results["search"]
+    held_out = search["recipe"]["data"].get("validation", 0.0) or search.get("validation", 0.0)
+    return "validation accuracy" if held_out else "test accuracy"
+
+
 def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
     """The best setting of a case as a recipe that `train` accepts, and `duo` where it has both stages.
 

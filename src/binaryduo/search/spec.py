@@ -23,8 +23,9 @@ class Search:
 
     Each case is a network to search for: baseline, coupled, scratch (the decoupled network from its first
     weights) or decoupled (fine-tuning, from one fixed coupled network); `baseline:4` sets its levels.
-    Repeat r is trained with the seed `seed + r`. The value of a trial is the top-1 accuracy on the test
-    split: at its last epoch, or the best over its epochs as in the paper.
+    Repeat r is trained with the seed `seed + r`. The value of a trial is the top-1 accuracy, at its last epoch or
+    the best over its epochs, on the images held out of the training set: `validation` is their share where the
+    recipe names none. With 0 trials are ranked on the test images, as in the paper.
     """
 
     name: str = "search"
@@ -39,12 +40,21 @@ class Search:
     repeats: int = 2
     seed: int = 0
     metric: Literal["last", "best"] = "last"
+    validation: float = 0.1
     coupled: str | None = None
     heartbeat: int = 20
     grace: int = 60
     retries: int = 3
     keep_checkpoints: bool = True
     recipe: Recipe = field(default_factory=Recipe)
+
+    @property
+    def trained_recipe(self) -> Recipe:
+        """The recipe that trials are trained by: with images held out to rank them on."""
+        data = self.recipe.data
+        if data.validation > 0:
+            return self.recipe
+        return dataclasses.replace(self.recipe, data=dataclasses.replace(data, validation=self.validation))
 
     def parsed_cases(self) -> list[Case]:
         """The cases in order; a coupled search stands before the fine-tuning that needs its result."""
@@ -95,6 +105,8 @@ def check(search: Search) -> Search:
             f"grace = {search.grace} must be longer than heartbeat = {search.heartbeat} seconds: a worker is "
             "taken for dead when it is silent for that long"
         )
+    if not 0 <= search.validation < 1:
+        raise ArgumentError(f"validation must be a share from 0 to below 1, not {search.validation!r}")
     for case in cases:
         search.axes(case)
         if not case.finetunes:

@@ -143,13 +143,23 @@ class Objective:
         )
         seed = self.search.seed + trial.user_attrs["repeat"]
         path = free_folder(self.folder / "trials" / self.case.folder / trial.user_attrs["slot"])
-        recipe = self._settled(trial_recipe(self.search.recipe, self.case, lr, weight_decay, seed), path)
+        recipe = self._settled(
+            trial_recipe(self.search.trained_recipe, self.case, lr, weight_decay, seed), path
+        )
         fabric = self.warm.fabric(recipe.loop)
         data, model = self.warm.data(recipe), self.warm.model(recipe, self.fixed)
         with RunFolder(path, resume=True) as run:
             self._describe(run, recipe)
             trainer = WatchedTrainer(
-                model, data.train, data.test, recipe.train, recipe.loop, run.path, fabric, self.case.name
+                model,
+                data.train,
+                data.tested,
+                recipe.train,
+                recipe.loop,
+                run.path,
+                fabric,
+                self.case.name,
+                number=int(self.case.finetunes),
             )
             trainer.report, trainer.stopping = self._reporter(trial), self.stopping
             began = time.perf_counter()

@@ -34,7 +34,10 @@ EXAMPLES = 256  # test images on which the flips of decoupling are counted
 
 @dataclass(frozen=True)
 class DuoResult:
-    """The accuracies (percent, on the test split) along the two stages."""
+    """The accuracies (percent, on the test split or on the held-out images) along the two stages.
+
+    `test` is the finished network's on the test images, where the run was tested on held-out ones before.
+    """
 
     coupled: Result
     decoupled_before: dict[str, float]
@@ -42,6 +45,7 @@ class DuoResult:
     test_images: int
     flips: dict[str, Any]
     finetuned: Result
+    test: dict[str, float] | None = None
 
 
 def load_data(recipe: Recipe) -> DataSet:
@@ -54,6 +58,7 @@ def load_data(recipe: Recipe) -> DataSet:
         flip=wanted.flip,
         image_size=wanted.image_size,
         workers=wanted.workers,
+        validation=wanted.validation,
     )
 
 
@@ -73,6 +78,7 @@ def build_model(recipe: Recipe, data: DataSet, variant: str | None = None) -> nn
         channels,
         height,
         wanted.topology,
+        wanted.start,
     )
 
 
@@ -84,6 +90,7 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False) -> Result:
         data = load_data(recipe)
         model = build_model(recipe, data)
         result = _stage(model, data, recipe, run.path, fabric, recipe.model.variant, second=False)
+        result = replace(result, test=_test_once(model, data, recipe, fabric))
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
     return result
 
@@ -108,7 +115,8 @@ def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult
         binary, before, changed = _decouple(coupled, data, recipe, fabric)
         second = _stage(binary, data, recipe, run.path / "decoupled", fabric, "fine-tuning", second=True)
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
-        result = DuoResult(first, before, changed, len(data.test), flips, second)
+        test = _test_once(binary, data, recipe, fabric)
+        result = DuoResult(first, before, changed, len(data.tested), flips, second, test)
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
     return result
 
@@ -118,7 +126,18 @@ def _stage(
 ) -> Result:
     stage = recipe.finetune if second else recipe.train
     assert stage is not None
-    return Trainer(model, data.train, data.test, stage, recipe.loop, folder, fabric, title).run()
+    return Trainer(
+        model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, number=int(second)
+    ).run()
+
+
+def _test_once(model: nn.Module, data: DataSet, recipe: Recipe, fabric: Fabric) -> dict[str, float] | None:
+    """The finished network on the test images, where they were not looked at before; else None."""
+    if data.validation is None:
+        return None
+    return evaluate(
+        model, data.test.to(fabric.device), recipe.loop.test_batch, fabric.global_rank, fabric.world_size
+    ).means()
 
 
 def _decouple(
@@ -126,15 +145,14 @@ def _decouple(
 ) -> tuple[nn.Module, dict[str, float], int]:
     """The binary network, its accuracy before fine-tuning, and how many predictions rounding has changed."""
     like = next(coupled.parameters())
-    example = next(data.test.batches(Plan(min(EXAMPLES, len(data.test)), False))).images.to(
-        like.device, like.dtype
-    )
+    tested = data.tested
+    example = next(tested.batches(Plan(min(EXAMPLES, len(tested)), False))).images.to(like.device, like.dtype)
     binary = decouple(coupled.eval(), example, recipe.model.topology)
-    changed = int((predictions(coupled, data.test) != predictions(binary, data.test)).sum())
-    before = evaluate(binary.to(fabric.device), data.test, recipe.loop.test_batch).means()
+    changed = int((predictions(coupled, tested) != predictions(binary, tested)).sum())
+    before = evaluate(binary.to(fabric.device), tested, recipe.loop.test_batch).means()
     if fabric.is_global_zero:
         say(
-            f"decoupled: {before['top1']:.2f} % before fine-tuning; {changed} of {len(data.test)} "
+            f"decoupled: {before['top1']:.2f} % before fine-tuning; {changed} of {len(tested)} "
             f"predictions changed; {binary.decoupling.comparison}"  # type: ignore[union-attr]
         )
     return binary, before, changed

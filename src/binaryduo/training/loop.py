@@ -19,7 +19,7 @@ from torch import nn
 
 from binaryduo.data import Batch, LoaderSplit, Plan, Split
 from binaryduo.data.memory import IGNORED
-from binaryduo.data.order import seed_all
+from binaryduo.data.order import derived_seed, seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
 from binaryduo.training import checkpoint, choices, nonfinite, schedule, synced_norm
@@ -58,7 +58,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished stage gives: accuracies on the test split (best and last), and how fast it went."""
+    """What a finished stage gives: accuracies on the split it is tested on (best and last), and how fast it went.
+
+    `test` are the finished network's on the test images, where the stage was tested on held-out ones.
+    """
 
     best: dict[str, float] | None
     last: dict[str, float] | None
@@ -68,6 +71,7 @@ class Result:
     images_per_second: float
     engine: str
     unreadable: int
+    test: dict[str, float] | None = None
 
 
 def as_split(data: "Split | Iterable[Any]") -> Split:
@@ -96,7 +100,10 @@ def fit(
 
 
 class Trainer:
-    """One stage of a run. A checkpoint in the folder is continued; an empty folder is started."""
+    """One stage of a run. A checkpoint in the folder is continued; an empty folder is started.
+
+    `number` is 1 for the second stage of a two-stage run.
+    """
 
     def __init__(
         self,
@@ -108,8 +115,12 @@ class Trainer:
         folder: Path,
         fabric: Fabric,
         title: str = "training",
+        number: int = 0,
     ) -> None:
         schedule.check(stage)
+        # Batches and crops are functions of the seed, the epoch and the step: another stage needs another seed,
+        # or it would see those of the first again.
+        self.seed = loop.seed if number == 0 else derived_seed(loop.seed, 7, number)
         self.stage, self.loop, self.folder, self.fabric, self.title = stage, loop, folder, fabric, title
         self.model = model.to(fabric.device)
         if loop.precision == "64":
@@ -184,7 +195,7 @@ class Trainer:
 
     def _plan(self, epoch: int, start: int) -> Plan:
         fabric, loop = self.fabric, self.loop
-        return Plan(loop.batch, True, loop.seed, epoch, start, fabric.global_rank, fabric.world_size)
+        return Plan(loop.batch, True, self.seed, epoch, start, fabric.global_rank, fabric.world_size)
 
     def _epoch(self, total: int) -> None:
         """The rest of an epoch, from wherever the run is."""
@@ -203,7 +214,7 @@ class Trainer:
     def _step(self, batch: Batch, epoch: int, total: int) -> None:
         """One optimizer step."""
         progress, stage = self.progress, self.stage
-        seed_all(self.loop.seed, 5, progress.step, self.fabric.global_rank)
+        seed_all(self.seed, 5, progress.step, self.fabric.global_rank)
         lr = schedule.rate(stage, progress.step, total, epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr

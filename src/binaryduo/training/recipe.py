@@ -34,7 +34,11 @@ def _at_least(place: str, values: Any, **lowest: int) -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """Which images; None leaves the data set's own usual value."""
+    """Which images; None leaves the data set's own usual value.
+
+    `validation` is the share of the training images that is held out: the run is then tested on these after
+    each epoch, and on the test images once, after the last.
+    """
 
     name: str = "fashion-mnist-small"
     root: str | None = None
@@ -42,14 +46,20 @@ class Data:
     flip: bool | None = None
     image_size: int | None = None
     workers: int = 4
+    validation: float = 0.0
 
     def __post_init__(self) -> None:
         _at_least("data", self, pad=0, image_size=1, workers=0)
+        if not 0 <= self.validation < 1:
+            raise ArgumentError(f"data.validation must be a share from 0 to below 1, not {self.validation!r}")
 
 
 @dataclass(frozen=True)
 class Model:
-    """Which network. levels null: full precision. weight_bits null: as the network is usually built."""
+    """Which network. levels null: full precision. weight_bits null: as the network is usually built.
+
+    `start` is how its weights and biases begin: see `models.build`.
+    """
 
     network: str = "vgg7"
     variant: Literal["baseline", "coupled", "decoupled"] = "baseline"
@@ -58,6 +68,7 @@ class Model:
     weight_bits: int | None = None
     width: float = 1.0
     topology: Literal["duo", "quad"] = "duo"
+    start: Literal["fresh", "derived", "shifted"] = "fresh"
 
     def __post_init__(self) -> None:
         if isinstance(self.levels, int):
