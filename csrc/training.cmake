@@ -11,7 +11,7 @@ function(add_training_kernels name bindings portable avx2)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-Wno-psabi")
   endif()
-  install(TARGETS ${name} LIBRARY DESTINATION binaryduo/training)
+  install(TARGETS ${name} LIBRARY DESTINATION binaryduo/training/fast)
 endfunction()
 
 # 3×3 convolutions; BN and the activation behind it

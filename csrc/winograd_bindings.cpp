@@ -1,4 +1,4 @@
-// binaryduo.training._winograd: the kernels on raw addresses, which the caller has checked. No torch headers.
+// binaryduo.training.fast._winograd: the kernels on raw addresses, which the caller has checked. No torch headers.
 #include <nanobind/nanobind.h>
 
 #include <cstdint>

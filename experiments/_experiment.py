@@ -77,7 +77,7 @@ def run(
     import torch
     from rich.progress import Progress
 
-    from binaryduo.allocator import keep_memory
+    from binaryduo._common.allocator import keep_memory
 
     keep_memory()
     path = path_of(experiment, profile, folder)

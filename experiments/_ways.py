@@ -22,8 +22,8 @@ from _experiment import Row, Unit
 from _training import SETTINGS
 
 from binaryduo import training
+from binaryduo.bench.training import Task, run
 from binaryduo.training import Recipe
-from binaryduo.training.benchmark import Task, run
 from binaryduo.training.restore import load_run
 from binaryduo.training.runlog import read_metrics
 

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 import binaryduo as bd
-from binaryduo.decoupling import _transform
-from binaryduo.graph import analyse
+from binaryduo.graph.analysis import analyse
+from binaryduo.transform.decoupling import _transform
 
 # One layer: (inputs, outputs, kernel's side, places of its output, binary)
 Layer = tuple[int, int, int, int, bool]

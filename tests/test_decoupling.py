@@ -12,8 +12,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 import binaryduo as bd
-from binaryduo.copies import CopiedBatchNorm2d, shifts
-from binaryduo.tracing import Tracer, tensors_in
+from binaryduo.graph.tracing import Tracer, tensors_in
+from binaryduo.nn.copies import CopiedBatchNorm2d, shifts
 from tests.random_nets import RandomNet, randomise
 from tests.zoo import Forward, conv, head, image, stem
 

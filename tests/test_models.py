@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import binaryduo as bd
-from binaryduo.copies import CopiedBatchNorm2d
+from binaryduo.nn.copies import CopiedBatchNorm2d
 
 WIDTHS = {
     ("vgg7", "baseline"): [64, 64, 128, 128, 512, 512, 10],

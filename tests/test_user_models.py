@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import binaryduo as bd
-from binaryduo.tracing import tensors_in
+from binaryduo.graph.tracing import tensors_in
 from tests import zoo_odd  # noqa: F401 (fills the zoo)
 from tests.random_nets import randomise
 from tests.zoo import ZOO

@@ -19,25 +19,25 @@ from binaryduo.errors import BinaryDuoError, MissingExtraError
 
 if TYPE_CHECKING:
     from binaryduo import data, mismatch, models, nn, ste, training
-    from binaryduo.costing import cost
-    from binaryduo.coupling import couple, coupled_width
-    from binaryduo.decoupling import decouple
-    from binaryduo.engine.onnx import export_onnx
-    from binaryduo.engine.pack import pack
     from binaryduo.engine.runtime import load
+    from binaryduo.packing.onnx import export_onnx
+    from binaryduo.packing.pack import pack
+    from binaryduo.transform.costing import cost
+    from binaryduo.transform.coupling import couple, coupled_width
+    from binaryduo.transform.decoupling import decouple
 
 __version__ = "0.1.0"
 
 # Public name -> the module that defines it. No module is called like a function it defines: importing a
 # submodule binds its name in the package and would hide the function.
 _HOME = {
-    "cost": "binaryduo.costing",
-    "couple": "binaryduo.coupling",
-    "coupled_width": "binaryduo.coupling",
-    "decouple": "binaryduo.decoupling",
-    "export_onnx": "binaryduo.engine.onnx",
+    "cost": "binaryduo.transform.costing",
+    "couple": "binaryduo.transform.coupling",
+    "coupled_width": "binaryduo.transform.coupling",
+    "decouple": "binaryduo.transform.decoupling",
+    "export_onnx": "binaryduo.packing.onnx",
     "load": "binaryduo.engine.runtime",
-    "pack": "binaryduo.engine.pack",
+    "pack": "binaryduo.packing.pack",
 }
 _MODULES = ("data", "mismatch", "models", "nn", "ste", "training")
 

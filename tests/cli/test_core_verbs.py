@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import binaryduo as bd
+from binaryduo._common.weight_files import load_weights, read_weights, save_weights
 from binaryduo.cli.app import run
-from binaryduo.weights import load_weights, read_weights, save_weights
 
 OPTIONS = {"name": "mlp", "width": 0.1, "levels": 3}
 

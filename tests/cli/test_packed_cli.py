@@ -9,12 +9,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import binaryduo as bd
+from binaryduo._common.weight_files import save_weights
 from binaryduo.cli.app import app
 from binaryduo.data import Plan
 from binaryduo.errors import BinaryDuoError
 from binaryduo.training import Data, Loop, Model, Recipe, Stage, duo
 from binaryduo.training.restore import load_run
-from binaryduo.weights import save_weights
 from tests.engine.test_pack import trained_like
 
 RUNNER = CliRunner()

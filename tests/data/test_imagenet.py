@@ -11,7 +11,7 @@ from PIL import Image
 
 from binaryduo import data
 from binaryduo.data import Plan, decoded
-from binaryduo.data.memory import IGNORED
+from binaryduo.data.in_memory import IGNORED
 from binaryduo.errors import DataError
 
 CLASSES = ("ant", "bee", "cat")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from binaryduo.data import MemorySplit, Plan
-from binaryduo.data.memory import crop_and_flip, normalise
+from binaryduo.data.in_memory import crop_and_flip, normalise
 from binaryduo.errors import ArgumentError, DataError
 
 

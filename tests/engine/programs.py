@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from binaryduo.engine import format as duo
-from binaryduo.engine.blocks import binary_weights, float_weights, pack_bits
-from binaryduo.engine.program import Code, Flag, Kind, Op, Program, Tensor
+from binaryduo.engine.program import Code, Flag, Op, Program, Storage, Tensor
 from binaryduo.engine.runtime import PackedModel
+from binaryduo.engine.weight_layout import binary_weights, float_weights, pack_bits
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Builder:
 
     def __post_init__(self):
         self.rng = np.random.default_rng(self.seed)
-        self.program.tensors.append(Tensor("input", Kind.FLOAT, self.channels, self.height, self.width))
+        self.program.tensors.append(Tensor("input", Storage.FLOAT, self.channels, self.height, self.width))
 
     def tensor(self, kind, channels, height, width, copies=1):
         self.program.tensors.append(
@@ -43,7 +43,7 @@ class Builder:
     def binarize(self, source, copies=1):
         """floats -> bits, with random thresholds and flips."""
         t = self.program.tensors[source]
-        out = self.tensor(Kind.BITS, t.channels * copies, t.height, t.width, copies)
+        out = self.tensor(Storage.BITS, t.channels * copies, t.height, t.width, copies)
         self.add(
             Code.POINTWISE,
             source,
@@ -75,14 +75,14 @@ class Builder:
     ):
         """A convolution; `out` names its outputs: "float", "bits" or "both"."""
         t = self.program.tensors[source]
-        binary = t.kind == Kind.BITS if binary is None else binary
+        binary = t.kind == Storage.BITS if binary is None else binary
         size = self._size(source, kernel, stride, padding)
         raw = self.rng.normal(size=(channels, t.channels, *kernel)).astype(np.float16 if half else np.float32)
         fields = {}
         if out in ("float", "both"):
-            fields["out_float"] = self.tensor(Kind.FLOAT, channels * copies, *size)
+            fields["out_float"] = self.tensor(Storage.FLOAT, channels * copies, *size)
         if out in ("bits", "both"):
-            fields["out_bits"] = self.tensor(Kind.BITS, channels * copies, *size, copies)
+            fields["out_bits"] = self.tensor(Storage.BITS, channels * copies, *size, copies)
             fields["flip"] = self.flip(channels * copies, copies)
             reach = max(2, int((kernel[0] * kernel[1] * t.channels) ** 0.5))
             values = self.rng.integers(-reach, reach + 1, channels * copies)
@@ -109,7 +109,7 @@ class Builder:
     def pool(self, source, code, kernel=(2, 2), stride=(2, 2), padding=(0, 0), flip=False):
         t = self.program.tensors[source]
         out = self.tensor(t.kind, t.channels, *self._size(source, kernel, stride, padding), t.copies)
-        fields = {"out_bits" if t.kind == Kind.BITS else "out_float": out}
+        fields = {"out_bits" if t.kind == Storage.BITS else "out_float": out}
         if flip:
             fields["flip"] = self.flip(t.channels, t.copies)
         self.add(code, source, kernel=kernel, stride=stride, padding=padding, **fields)
@@ -118,11 +118,11 @@ class Builder:
     def finish(self, source):
         """A float output: unpacks bits where need be."""
         t = self.program.tensors[source]
-        if t.kind == Kind.BITS:
-            out = self.tensor(Kind.FLOAT, t.channels, t.height, t.width)
+        if t.kind == Storage.BITS:
+            out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
             self.add(Code.UNPACK, source, out_float=out)
         elif source != len(self.program.tensors) - 1:
-            out = self.tensor(Kind.FLOAT, t.channels, t.height, t.width)
+            out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
             self.add(Code.POINTWISE, source, out_float=out, channels=t.channels)
         return self.program
 

@@ -4,8 +4,8 @@ import torch
 
 import binaryduo as bd
 from binaryduo.data import load
-from binaryduo.data.memory import normalise
-from binaryduo.engine.agreement import agreement
+from binaryduo.data.in_memory import normalise
+from binaryduo.packing.agreement import agreement
 from tests.engine.test_pack import trained_like
 
 

@@ -6,9 +6,9 @@ import torch
 from typer.testing import CliRunner
 
 import binaryduo as bd
+from binaryduo.bench.memory_use import memory_of
 from binaryduo.cli.app import app
 from binaryduo.engine import _native
-from binaryduo.engine.memory import memory_of
 
 
 def test_bench_infer(tmp_path):

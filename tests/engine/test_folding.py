@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from binaryduo.copies import CopiedBatchNorm2d
-from binaryduo.engine.folding import fold_floats, fold_integers
 from binaryduo.nn import QuantAct
+from binaryduo.nn.copies import CopiedBatchNorm2d
+from binaryduo.packing.folding import fold_floats, fold_integers
 
 REACH = 600
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from binaryduo.engine import _native, reference
 from binaryduo.engine import format as duo
-from binaryduo.engine.blocks import pack_bits
-from binaryduo.engine.program import Code, Flag, Kind, Program
+from binaryduo.engine.program import Code, Flag, Program, Storage
 from binaryduo.engine.runtime import PackedModel, load
+from binaryduo.engine.weight_layout import pack_bits
 from binaryduo.errors import PackedFormatError
 from tests.engine.programs import Builder
 
 
 def build():
     b = Builder(5, 6, 6, seed=1)
-    listed = b.tensor(Kind.FLOAT, 6, 6, 6)
+    listed = b.tensor(Storage.FLOAT, 6, 6, 6)
     b.add(Code.MEAN_COPIES, 0, out_float=listed, copies=2, weights=np.arange(12, dtype=np.uint32) % 5)
     signs = b.conv(listed, 5)
     b.program.ops[-1].weights = pack_bits(b.program.ops[-1].weights > 0)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from binaryduo.engine import _native, reference
-from binaryduo.engine.blocks import pack_bits
-from binaryduo.engine.program import Code, Flag, Kind
+from binaryduo.engine.program import Code, Flag, Storage
+from binaryduo.engine.weight_layout import pack_bits
 from tests.engine.programs import Builder, load_program
 
 SETS = _native.available().split()
@@ -27,7 +27,7 @@ def check(builder, source, rtol=2e-5, threads=1):
     np.testing.assert_array_equal(found[0], np.moveaxis(image, 1, -1))
     for op in program.ops:
         for number, wanted in reference.step(program, op, found).items():
-            if program.tensors[number].kind == Kind.BITS:
+            if program.tensors[number].kind == Storage.BITS:
                 exact = op.code not in (Code.FLOAT_CONV,)
                 wrong = np.mean(found[number] != wanted)
                 assert wrong == 0 if exact else wrong < 1e-3, (op.name, program.tensors[number])
@@ -125,18 +125,18 @@ def test_max_pool(isa, window, bits):
 def test_other_operations(isa):
     b = Builder(12, 6, 6, seed=9)
     x = b.pool(0, Code.AVERAGE_POOL, (2, 2), (2, 2))
-    y = b.tensor(Kind.FLOAT, 6, 3, 3)
+    y = b.tensor(Storage.FLOAT, 6, 3, 3)
     b.add(Code.MEAN_COPIES, x, out_float=y, copies=2)
-    z = b.tensor(Kind.FLOAT, 10, 3, 3)
+    z = b.tensor(Storage.FLOAT, 10, 3, 3)
     b.add(Code.PAD_CHANNELS, y, out_float=z, channels=1)
-    w = b.tensor(Kind.FLOAT, 22, 3, 3)
+    w = b.tensor(Storage.FLOAT, 22, 3, 3)
     b.add(Code.CONCAT, z, residual=x, out_float=w)
     check(b, b.pool(w, Code.AVERAGE_POOL, (3, 3), (1, 1)))
 
 
 def test_listed_channels(isa):
     b = Builder(12, 6, 6, seed=10)
-    y = b.tensor(Kind.FLOAT, 5, 6, 6)
+    y = b.tensor(Storage.FLOAT, 5, 6, 6)
     b.add(Code.MEAN_COPIES, 0, out_float=y, copies=3, weights=b.rng.integers(0, 12, 15).astype(np.uint32))
     check(b, b.pool(y, Code.AVERAGE_POOL, (2, 2), (2, 2)))
 

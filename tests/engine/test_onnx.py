@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 import binaryduo as bd
-from binaryduo.engine.onnx import OPSET, standard_modules
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.nn import QuantAct
+from binaryduo.packing.onnx import OPSET, standard_modules
 from tests.engine.test_pack import trained_like
 
 onnx = pytest.importorskip("onnx")

@@ -293,7 +293,7 @@ def test_arguments(tmp_path):
 
 def test_a_wrong_program_is_not_written(tmp_path, monkeypatch):
     """If the folding were wrong, pack would notice."""
-    from binaryduo.engine import lowering
+    from binaryduo.packing import lowering
 
     right = lowering.fold_integers
 

@@ -5,9 +5,9 @@ import torch
 
 from binaryduo.errors import ArgumentError
 from binaryduo.mismatch import ToyProblem, cosine, esg
-from binaryduo.mismatch.blocks import generator
 from binaryduo.mismatch.cdg import half_squared_loss
 from binaryduo.mismatch.network import forward
+from binaryduo.mismatch.parallel import generator
 from binaryduo.mismatch.toy import _NOISE
 
 

@@ -8,8 +8,8 @@ from optuna.trial import TrialState
 
 from binaryduo.search.cases import parse_case, trial_recipe
 from binaryduo.search.results import collect
-from binaryduo.search.warm import Warm
 from binaryduo.search.worker import Worker
+from binaryduo.search.worker_cache import WorkerCache
 from binaryduo.training import evaluate, from_yaml, train
 from binaryduo.training.restore import load_run
 from tests.search.small import completed, opened, small, work
@@ -102,8 +102,8 @@ def test_finetuning_starts_from_one_coupled_network(tmp_path: Path) -> None:
     assert decoupled["fixed"]["top1"] == best["last"]["top1"]
     assert len(decoupled["trials"]) == 4
     recipe = trial_recipe(search.trained_recipe, parse_case("decoupled"), 1.0, 1.0, seed=5)
-    warm = Warm()
-    network = warm.model(recipe, tmp_path / "fixed" / "coupled.json")
-    assert evaluate(network, warm.data(recipe).tested).means()["top1"] == pytest.approx(
+    cache = WorkerCache()
+    network = cache.model(recipe, tmp_path / "fixed" / "coupled.json")
+    assert evaluate(network, cache.data(recipe).tested).means()["top1"] == pytest.approx(
         best["value"], abs=0.1
     )

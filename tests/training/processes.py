@@ -128,7 +128,7 @@ def wait(pids: list[int]) -> list[int]:
 
 def parallel(folder: Path) -> dict[str, object]:
     """The loss curve of two processes against one, in float64; a lost process; resuming with one alone."""
-    from binaryduo.decoupling import decouple
+    from binaryduo.transform.decoupling import decouple
 
     stage = Stage(epochs=4, lr=0.01, schedule="cosine", weight_decay=0.1)
     loop = dataclasses.replace(tiny.LOOP, precision="64", batch=8)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from binaryduo.bench import training as benchmark
+from binaryduo.bench.training import Task
 from binaryduo.errors import BinaryDuoError
-from binaryduo.training import benchmark
-from binaryduo.training.benchmark import Task
 
 
 @pytest.mark.parametrize("contender", ["channels_last", "nchw"])

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from binaryduo.training import Stage, checkpoint, engines, fit
-from binaryduo.training.choices import Chosen
+from binaryduo.training.measured import Chosen
 from tests.training import tiny
 
 BROKEN_COMPILER = """

@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from binaryduo.nn import BinaryConv2d
-from binaryduo.training import fastconv
+from binaryduo.training.fast import convolution
 
-pytestmark = pytest.mark.skipif(not fastconv.available(), reason="installed without the native part")
+pytestmark = pytest.mark.skipif(not convolution.available(), reason="installed without the native part")
 
 
 @pytest.fixture(params=["portable", "fastest"])
 def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
-    from binaryduo.training import _winograd
+    from binaryduo.training.fast import _winograd
 
     _winograd.use(request.param == "fastest")
     yield _winograd.kernels()
@@ -24,7 +24,7 @@ def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def gradients(x: Tensor, w: Tensor, fast: bool) -> list[Tensor]:
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
-    y = fastconv.convolve(x, w) if fast else F.conv2d(x, w, padding=1)
+    y = convolution.convolve(x, w) if fast else F.conv2d(x, w, padding=1)
     grad = torch.randn(y.shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64).to(y.dtype)
     y.backward(grad)
     assert x.grad is not None
@@ -74,13 +74,13 @@ def test_only_training_is_changed_and_everything_is_put_back() -> None:
     x = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
         plain = model(x)
-        assert fastconv.install(model) == 2
+        assert convolution.install(model) == 2
         trained = model.train()(x)
         assert not torch.equal(trained, plain)
         assert torch.allclose(trained, plain, atol=1e-4)
         assert torch.equal(model.eval()(x), plain)
         assert torch.equal(model.train().double()(x.double()).float(), model.eval()(x.double()).float())
-        fastconv.remove(model.float())
+        convolution.remove(model.float())
         assert torch.equal(model.train()(x), plain)
 
 
@@ -99,4 +99,4 @@ def test_only_training_is_changed_and_everything_is_put_back() -> None:
     ids=str,
 )
 def test_other_layers_are_left_alone(module: nn.Module) -> None:
-    assert not fastconv.suits(module)
+    assert not convolution.suits(module)

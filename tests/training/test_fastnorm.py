@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import binaryduo as bd
-from binaryduo.copies import CopiedBatchNorm2d
 from binaryduo.nn import QuantAct
-from binaryduo.training import fastnorm
+from binaryduo.nn.copies import CopiedBatchNorm2d
+from binaryduo.training.fast import norm as fastnorm
 
 pytestmark = pytest.mark.skipif(not fastnorm.available(), reason="installed without the native part")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from binaryduo.errors import ArgumentError
 from binaryduo.training import Stage
-from binaryduo.training.choices import fit_budget
+from binaryduo.training.measured import fit_budget
 from binaryduo.training.schedule import check, rate
 
 

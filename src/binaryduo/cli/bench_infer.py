@@ -8,7 +8,7 @@ import typer
 from binaryduo.cli.outputs import Numbers, write_numbers
 
 if TYPE_CHECKING:
-    from binaryduo.engine.benchmark import Measured
+    from binaryduo.bench.inference import Measured
 
 
 def infer(
@@ -33,9 +33,10 @@ def infer(
     """
     import tempfile
 
-    from binaryduo.engine import _native, benchmark
-    from binaryduo.engine.peer_networks import Networks
-    from binaryduo.engine.peers import LAYER_MAKERS
+    from binaryduo.bench import inference
+    from binaryduo.bench.peer_networks import Networks
+    from binaryduo.bench.peers import LAYER_MAKERS
+    from binaryduo.engine import _native
     from binaryduo.errors import ArgumentError
 
     try:
@@ -52,7 +53,7 @@ def infer(
     clocks: list[float] = []
 
     def measure(title: str, makers: dict[str, object], count: int, products: float = 0) -> None:
-        measured = benchmark.compare(title, makers, count, rounds)  # type: ignore[arg-type]
+        measured = inference.compare(title, makers, count, rounds)  # type: ignore[arg-type]
         measured.products = products
         clocks.append(_native.cycles_per_second())  # another program may have slowed one look at it
         measured.hertz = max(clocks) if products else 0.0
@@ -61,7 +62,7 @@ def infer(
         _show(measured)
 
     for count in counts:
-        for channels, size in benchmark.SHAPES if layers else ():
+        for channels, size in inference.SHAPES if layers else ():
             makers: dict[str, object] = {
                 name: (lambda make=make, c=channels, s=size, t=count: make(c, s, t))
                 for name, make in LAYER_MAKERS.items()
@@ -75,7 +76,7 @@ def infer(
                 makers = {key: (lambda m=make, t=count: m(t)) for key, make in files.makers().items()}
                 measure(f"{name}, batch {batch}", makers, count)
     rows = [
-        row | {"threads": count} for count in counts for row in (benchmark.growth(count) if growth else [])
+        row | {"threads": count} for count in counts for row in (inference.growth(count) if growth else [])
     ]
     _show_growth(rows)
     write_numbers(out, {"rows": [m.as_dict() for m in results], "growth": rows})
@@ -85,8 +86,8 @@ def _show(measured: "Measured") -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from binaryduo.bench.inference import BOUNDS
     from binaryduo.engine import _native
-    from binaryduo.engine.benchmark import BOUNDS
 
     plural = "s" if measured.threads > 1 else ""
     table = Table(title=f"{measured.title}, {measured.threads} thread{plural}", title_justify="left")

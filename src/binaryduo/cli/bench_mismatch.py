@@ -26,9 +26,9 @@ def mismatch(
     Brute force is Algorithm 1 in its fastest plain form: float32, whole forward passes in blocks that fit the
     cache, on all cores. Only a few of its evaluations are run; each takes the same time.
     """
-    from binaryduo.allocator import keep_memory
+    from binaryduo._common.allocator import keep_memory
+    from binaryduo.bench.mismatch import compare_with_brute_force, scale
     from binaryduo.cli.progress import progress_bar
-    from binaryduo.mismatch.timing import compare_with_brute_force, scale
 
     keep_memory()
     count = parse_levels(levels)

@@ -27,7 +27,7 @@ def train(
     from rich.console import Console
     from rich.table import Table
 
-    from binaryduo.training.benchmark import compare
+    from binaryduo.bench.training import compare
 
     rows, peak = compare(variants.split(","), batch, steps, rounds, threads)
     title = f"VGG-7, batch {batch}, {threads} threads; matrix-multiply peak {peak / 1e9:.0f} GFLOP/s"

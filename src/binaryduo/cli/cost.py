@@ -28,7 +28,8 @@ def cost(
     from rich.console import Console
     from rich.table import Table
 
-    from binaryduo import costing, models
+    from binaryduo import models
+    from binaryduo.transform import costing
 
     net = models.build(
         network,

@@ -34,9 +34,9 @@ def decouple(
     from rich.console import Console
 
     from binaryduo import models
-    from binaryduo.decoupling import decouple as transform
+    from binaryduo._common.weight_files import load_weights, read_weights, save_weights
     from binaryduo.errors import ArgumentError
-    from binaryduo.weights import load_weights, read_weights, save_weights
+    from binaryduo.transform.decoupling import decouple as transform
 
     if target.exists() and not force:
         raise ArgumentError(f"{target} exists already: choose another name or add --force")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binaryduo.allocator import keep_memory
+from binaryduo._common.allocator import keep_memory
 from binaryduo.cli import mismatch_network
 from binaryduo.cli.network_options import parse_levels
 from binaryduo.cli.outputs import NeededPicture, Numbers, Picture, write_numbers

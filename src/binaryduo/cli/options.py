@@ -91,7 +91,7 @@ def list_recipes() -> None:
 
 def run_guarded(work: Any) -> Any:
     """Do the work; a run that was asked to stop has saved itself and ends without an error."""
-    from binaryduo.data.progress import console
+    from binaryduo._common.progress import console
     from binaryduo.training.stopping import RunInterrupted
 
     try:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError
-from binaryduo.files import write_synced
 
 PICTURES = (".png", ".pdf", ".svg")
 

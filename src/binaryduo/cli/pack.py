@@ -26,8 +26,8 @@ def pack(
 
     Example: `binaryduo pack runs/cifar10 net.duo && binaryduo run net.duo cat.png`
     """
-    from binaryduo.engine.pack import pack as write
     from binaryduo.errors import ArgumentError
+    from binaryduo.packing.pack import pack as write
 
     if target.exists() and not force:
         raise ArgumentError(f"{target} exists already: choose another name or add --force")
@@ -53,8 +53,8 @@ def _from_run(folder: Path, which: str) -> "tuple[nn.Module, Any, dict[str, str]
 
 def _from_weights(path: Path) -> "tuple[nn.Module, Any, dict[str, str]]":
     from binaryduo import models
+    from binaryduo._common.weight_files import load_weights, read_weights
     from binaryduo.errors import CheckpointError
-    from binaryduo.weights import load_weights, read_weights
 
     tensors, options = read_weights(path)
     if "name" not in options:

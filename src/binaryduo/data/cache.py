@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from binaryduo.data.progress import bar
+from binaryduo._common.progress import bar
 from binaryduo.errors import DataError
 
 Arrays = dict[str, np.ndarray]

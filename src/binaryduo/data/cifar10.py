@@ -4,9 +4,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from binaryduo._common.progress import console
 from binaryduo.data.cache import Arrays, cache_dir, check_arrays, download, scratch, store, stored
 from binaryduo.data.cifar10_formats import read_archive, read_folder
-from binaryduo.data.progress import console
 from binaryduo.errors import DataError
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from binaryduo._common.progress import track
 from binaryduo.data.cache import Arrays
-from binaryduo.data.progress import track
 from binaryduo.errors import DataError
 
 Opener = Callable[[str], bytes]

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from binaryduo.data.memory import IGNORED, Batch, normalise
+from binaryduo.data.in_memory import IGNORED, Batch, normalise
 from binaryduo.data.order import Plan, derived_seed
 from binaryduo.errors import DataError
 

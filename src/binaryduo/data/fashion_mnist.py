@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from binaryduo._common.progress import console, track
 from binaryduo.data.cache import Arrays, cache_dir, check_arrays, scratch, store, stored
-from binaryduo.data.progress import console, track
 from binaryduo.errors import DataError
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")

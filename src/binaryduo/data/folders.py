@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from binaryduo._common.progress import track
 from binaryduo.data.order import Plan
-from binaryduo.data.progress import track
 from binaryduo.errors import DataError
 
 SUFFIXES = {".jpeg", ".jpg", ".png", ".webp", ".bmp"}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from binaryduo.data.decoded import DecodedSplit, Files
-from binaryduo.data.memory import MemorySplit
+from binaryduo.data.in_memory import MemorySplit
 from binaryduo.data.order import Plan, generator
 from binaryduo.errors import ArgumentError
 

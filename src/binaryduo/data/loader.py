@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from binaryduo.data.memory import Batch
+from binaryduo.data.in_memory import Batch
 from binaryduo.data.order import Plan, seed_all
 from binaryduo.errors import DataError
 

@@ -11,7 +11,7 @@ from binaryduo.data import cifar10, fashion_mnist, imagenet
 from binaryduo.data.cache import Arrays, check_arrays, stored
 from binaryduo.data.decoded import DecodedSplit
 from binaryduo.data.held_out import hold_out
-from binaryduo.data.memory import Batch, MemorySplit
+from binaryduo.data.in_memory import Batch, MemorySplit
 from binaryduo.data.order import Plan
 from binaryduo.errors import ArgumentError, DataError, unknown_name
 

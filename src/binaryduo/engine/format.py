@@ -12,9 +12,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from binaryduo.engine.program import CONVOLUTIONS, WITH_EPILOGUE, Array, Code, Flag, Kind, Op, Program, Tensor
+from binaryduo._common.files import write_synced
+from binaryduo.engine.program import (
+    CONVOLUTIONS,
+    WITH_EPILOGUE,
+    Array,
+    Code,
+    Flag,
+    Op,
+    Program,
+    Storage,
+    Tensor,
+)
 from binaryduo.errors import PackedFormatError
-from binaryduo.files import write_synced
 
 MAGIC = b"\x89DUO\r\n\x1a\n"
 VERSION = 1
@@ -33,7 +43,7 @@ OP = struct.Struct("<2I4i6I2I8x5Q24x")
 def to_bytes(program: Program) -> bytes:
     """The file of a program.
 
-    >>> to_bytes(Program([Tensor("x", Kind.FLOAT, 1, 1, 1), Tensor("y", Kind.FLOAT, 1, 1, 1)]))[:4]
+    >>> to_bytes(Program([Tensor("x", Storage.FLOAT, 1, 1, 1), Tensor("y", Storage.FLOAT, 1, 1, 1)]))[:4]
     b'\\x89DUO'
     """
     data = bytearray()
@@ -161,7 +171,7 @@ def parse(sections: Sections) -> Program:
             kind, copies, channels, height, width = TENSOR.unpack_from(tensors, i * TENSOR.size)
             if not copies or channels % copies:
                 raise ValueError(f"the channels of tensor {i} are not a multiple of its copies")
-            program.tensors.append(Tensor(str(name), Kind(kind), channels, height, width, copies))
+            program.tensors.append(Tensor(str(name), Storage(kind), channels, height, width, copies))
         for i, name in enumerate(op_names):
             record = OP.unpack_from(ops, i * OP.size)
             program.ops.append(_read_op(program, str(name), record, sections.data))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-class Kind(IntEnum):
+class Storage(IntEnum):
     """What a tensor holds."""
 
     FLOAT = 0
@@ -62,12 +62,12 @@ class Tensor:
 
     In a tensor of bits each copy starts on a byte: 2 copies of 45 channels take 12 bytes a pixel.
 
-    >>> Tensor("act", Kind.BITS, 90, 4, 4, copies=2).pixel_bytes
+    >>> Tensor("act", Storage.BITS, 90, 4, 4, copies=2).pixel_bytes
     12
     """
 
     name: str
-    kind: Kind
+    kind: Storage
     channels: int
     height: int
     width: int
@@ -81,7 +81,7 @@ class Tensor:
     @property
     def pixel_bytes(self) -> int:
         """Bytes of one pixel."""
-        if self.kind == Kind.FLOAT:
+        if self.kind == Storage.FLOAT:
             return 4 * self.channels
         return self.copies * ((self.channels // self.copies + 7) // 8)
 
@@ -92,7 +92,7 @@ class Op:
 
     `channels` counts the sums, before copies; for PAD_CHANNELS it is the number of zeros in front. The
     `weights` of MEAN_COPIES, where it has any, are the channels that it averages: copies × C numbers.
-    Arrays are as they lie in the file: see `binaryduo.engine.blocks`.
+    Arrays are as they lie in the file: see `binaryduo.engine.weight_layout`.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Program:
     def inputs_of(self, op: Op) -> int:
         """How many products a convolution adds up for one output; for bits the unused ones count.
 
-        >>> program = Program([Tensor("x", Kind.BITS, 45, 8, 8)])
+        >>> program = Program([Tensor("x", Storage.BITS, 45, 8, 8)])
         >>> program.inputs_of(Op("conv", Code.BINARY_CONV, 0, kernel=(3, 3)))
         432
         """

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from binaryduo.engine.blocks import BINARY_BLOCK, FLOAT_BLOCK, from_blocks, unpack_bits
-from binaryduo.engine.program import Code, Flag, Kind, Op, Program, Tensor
+from binaryduo.engine.program import Code, Flag, Op, Program, Storage, Tensor
+from binaryduo.engine.weight_layout import BINARY_BLOCK, FLOAT_BLOCK, from_blocks, unpack_bits
 
 Values = NDArray[Any]  # (N, H, W, C); uint8 zeros and ones for bits, float32 otherwise
 
@@ -105,7 +105,7 @@ def _windows(x: Values, op: Op, fill: float = 0) -> Values:
 
 
 def _max_pool(tensor: Tensor, op: Op, source: Values) -> dict[int, Values]:
-    if tensor.kind == Kind.FLOAT:
+    if tensor.kind == Storage.FLOAT:
         return {op.out_float: _windows(source, op, -np.inf).max(axis=(3, 4))}
     pooled = _windows(source, op).max(axis=(3, 4))  # the greatest of some bits is their OR
     if op.flip is not None:

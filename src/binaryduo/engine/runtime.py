@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from binaryduo.engine import format as duo
-from binaryduo.engine.blocks import unpack_bits
-from binaryduo.engine.program import Code, Flag, Kind, Op, Program
+from binaryduo.engine.program import Code, Flag, Op, Program, Storage
+from binaryduo.engine.weight_layout import unpack_bits
 from binaryduo.errors import ArgumentError, MissingExtraError, PackedFormatError
 
 try:
@@ -109,7 +109,7 @@ class PackedModel:
         """All tensors for one image, (1, H, W, C) each, bits as zeros and ones: for looking inside."""
         values: list[NDArray[Any]] = []
         for tensor, raw in zip(self.program.tensors, self._native.trace(self._images(image)), strict=True):
-            if tensor.kind == Kind.BITS:
+            if tensor.kind == Storage.BITS:
                 raw = unpack_bits(raw, tensor.channels, tensor.copies)
             values.append(raw[None])
         return values
@@ -134,7 +134,7 @@ class PackedModel:
     def _layer(self, op: Op) -> Layer:
         target = self.program.tensors[max(op.out_float, op.out_bits)]
         outputs = [self.program.tensors[i] for i in (op.out_float, op.out_bits) if i >= 0]
-        form = " + ".join("bits" if t.kind == Kind.BITS else "float" for t in outputs)
+        form = " + ".join("bits" if t.kind == Storage.BITS else "float" for t in outputs)
         weights, kernel = "", ""
         if op.code == Code.BINARY_CONV:
             weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel}"

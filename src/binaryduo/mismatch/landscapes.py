@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from binaryduo.errors import ArgumentError
-from binaryduo.mismatch.blocks import Progress
 from binaryduo.mismatch.network import Trace, activate, outputs_from
+from binaryduo.mismatch.parallel import OnProgress
 from binaryduo.mismatch.toy import ToyProblem
 
 Entry = tuple[int, int]
@@ -22,7 +22,7 @@ def loss_surface(
     layer: str,
     entries: Sequence[Entry],
     offsets: Sequence[Sequence[float]],
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Tensor:
     """The loss where `entries` of a hidden layer's weight move together by each row of `offsets`: (K,).
 
@@ -65,7 +65,7 @@ def loss_curve(
     layer: str,
     entry: Entry,
     offsets: Sequence[float],
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Tensor:
     """The loss as one weight moves by each of the offsets: (K,).
 
@@ -88,7 +88,7 @@ def loss_panels(
     seed: int = 0,
     width: int = 32,
     init: str = "he",
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[dict[str, Any]]:
     """Appendix C's four panels: few and many samples, a large and a small step, along one weight.
 
@@ -126,7 +126,7 @@ def surface_panel(
     seed: int = 0,
     width: int = 32,
     init: str = "he",
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Appendix B's picture: the loss over two weights within ±2 step, and the true gradient there.
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from binaryduo.errors import unknown_name
-from binaryduo.mismatch.blocks import generator
-from binaryduo.nn import staircase
+from binaryduo.mismatch.parallel import generator
+from binaryduo.nn.activation import staircase
 
 Weights = dict[str, Tensor]
 Gradients = dict[str, Tensor]

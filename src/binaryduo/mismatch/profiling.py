@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
-from binaryduo.mismatch.blocks import Progress, generator
-from binaryduo.mismatch.evaluating import Evaluator, SuffixEvaluator, WholeEvaluator, disagreement
-from binaryduo.mismatch.perturbing import draw_coordinates, effective_weight, is_weighted
+from binaryduo.graph.tracing import copied
+from binaryduo.mismatch.evaluators import Evaluator, SuffixEvaluator, WholeEvaluator, disagreement
+from binaryduo.mismatch.parallel import OnProgress, generator
+from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, is_weighted
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
 from binaryduo.mismatch.similarity import direction_cosine
 from binaryduo.nn import QuantAct, is_binary_weight
 from binaryduo.ste import STE
-from binaryduo.tracing import copied
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -37,7 +37,7 @@ def profile(
     ste: "str | STE | None" = None,
     layers: Sequence[str] | None = None,
     batch_size: int = 100,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Profile:
     """The cosine between coarse gradient and CDG for each dense or convolution layer of any network.
 
@@ -80,7 +80,7 @@ def compare_stes(
     *,
     layers: Sequence[str] | None = None,
     batch_size: int = 100,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[Profile]:
     """One profile for each STE: "is mine better?" The CDG knows no STE and is computed once for all.
 

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from binaryduo.mismatch.perturbing import Coordinate, can_spread, is_weighted, shift, spread
+from binaryduo.graph.tracing import defaults
+from binaryduo.mismatch.perturbation import Coordinate, can_spread, is_weighted, shift, spread
 from binaryduo.nn import QuantAct
-from binaryduo.tracing import defaults
 
 # Modules that treat every channel by itself; pooling counts where there is something to pool over.
 _ELEMENTWISE = (QuantAct, nn.ReLU, nn.Hardtanh, nn.Identity, nn.modules.dropout._DropoutNd)

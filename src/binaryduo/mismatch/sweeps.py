@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binaryduo.errors import unknown_name
-from binaryduo.mismatch.blocks import Progress
+from binaryduo.mismatch.parallel import OnProgress
 from binaryduo.mismatch.similarity import cosine
 from binaryduo.mismatch.toy import ToyProblem
 
@@ -52,7 +52,7 @@ def sweep(
     width: int = 32,
     hidden_layers: int = 3,
     pairs: int = 1024,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[Row]:
     """One row for each initialisation, seed, case and step, with the cosine of every layer and the total.
 
@@ -70,7 +70,7 @@ def sweep(
     units = len(inits) * len(seeds) * len(precisions) * (1 + len(steps))
     done = 0
 
-    def inner() -> Progress | None:
+    def inner() -> OnProgress | None:
         if progress is None:
             return None
         base = done

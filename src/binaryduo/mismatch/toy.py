@@ -11,9 +11,9 @@ from torch import Tensor
 from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.mismatch import cdg, esg
-from binaryduo.mismatch.blocks import Progress, generator, map_blocks
 from binaryduo.mismatch.coarse import gradient_sums, sensitivities
 from binaryduo.mismatch.network import Gradients, Trace, Weights, draw_weights, forward, layer_names
+from binaryduo.mismatch.parallel import OnProgress, generator, map_blocks
 from binaryduo.ste import STE
 
 # Streams of random numbers, so that the data do not depend on the weights' shapes.
@@ -116,7 +116,7 @@ class ToyProblem:
             self._targets = targets
         return self._targets
 
-    def sums(self, work: _Work, progress: Progress | None = None) -> list[Tensor]:
+    def sums(self, work: _Work, progress: OnProgress | None = None) -> list[Tensor]:
         """What `work` returns for a forward pass of some samples and their targets, added up over all samples.
 
         >>> ToyProblem(width=2, samples=10).sums(lambda trace, targets: [torch.tensor(len(targets))])
@@ -148,7 +148,9 @@ class ToyProblem:
         (squares,) = self.sums(lambda trace, targets: [(trace.output - targets).square().sum()])
         return float(squares) / (2 * self.samples)
 
-    def coarse_gradient(self, ste: "str | STE | None" = None, progress: Progress | None = None) -> Gradients:
+    def coarse_gradient(
+        self, ste: "str | STE | None" = None, progress: OnProgress | None = None
+    ) -> Gradients:
         """What back-propagation through the STE returns; `ste` stands in for the problem's own.
 
         For full precision (levels=None) it is the true gradient.
@@ -156,7 +158,7 @@ class ToyProblem:
         return self.coarse_gradients([self.ste if ste is None else ste], progress)[0]
 
     def coarse_gradients(
-        self, ste_list: "Sequence[str | STE]", progress: Progress | None = None
+        self, ste_list: "Sequence[str | STE]", progress: OnProgress | None = None
     ) -> list[Gradients]:
         """The coarse gradient for each of several STEs, from one forward pass."""
         chosen, weights = [stes.get(ste) for ste in ste_list], self.layer_weights()
@@ -172,7 +174,7 @@ class ToyProblem:
         size = len(self.layers)
         return [self._named(sums[i * size : (i + 1) * size]) for i in range(len(chosen))]
 
-    def cdg(self, step: float = 1e-3, method: str = "fast", progress: Progress | None = None) -> Gradients:
+    def cdg(self, step: float = 1e-3, method: str = "fast", progress: OnProgress | None = None) -> Gradients:
         """(L(W + step·e) - L(W - step·e)) / (2 step) for every single weight.
 
         `method="fast"` takes seconds; `method="brute"` evaluates the loss twice for every weight, as
@@ -187,7 +189,7 @@ class ToyProblem:
         work: _Work = lambda trace, targets: cdg.sums(trace, targets, weights, self.levels, step)  # noqa: E731
         return self._named(self.sums(work, progress))
 
-    def _brute(self, step: float, progress: Progress | None) -> Gradients:
+    def _brute(self, step: float, progress: OnProgress | None) -> Gradients:
         x, targets, weights = self.inputs.T, self.targets, self.layer_weights()
         entries = [(i, j, k) for i, w in enumerate(weights) for j in range(len(w)) for k in range(w.shape[1])]
 
@@ -204,7 +206,7 @@ class ToyProblem:
         samples: int = 1024,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
-        progress: Progress | None = None,
+        progress: OnProgress | None = None,
     ) -> Gradients:
         """The evolution-strategy gradient from `samples` antithetic pairs, one layer at a time.
 

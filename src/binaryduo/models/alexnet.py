@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError
-from binaryduo.models.layers import BINARY, Precision
+from binaryduo.models.layers import BINARY, Quantization
 
 BASELINE = (96, 256, 384, 384, 256, 4096, 4096)
 COUPLED = (88, 192, 256, 256, 192, 2400, 4096)  # the authors' own choice, not the rule's
@@ -19,7 +19,7 @@ class AlexNet(nn.Module):
     def __init__(
         self,
         widths: tuple[int, ...] = BASELINE,
-        precision: Precision = BINARY,
+        quantization: Quantization = BINARY,
         num_classes: int = 1000,
         in_channels: int = 3,
         image_size: int = 224,
@@ -29,7 +29,7 @@ class AlexNet(nn.Module):
         if size < 1:
             raise ArgumentError(f"alexnet needs image_size 63 or more, not {image_size}")
         c1, c2, c3, c4, c5, d1, d2 = widths
-        conv, linear, act = precision.conv, precision.linear, precision.act
+        conv, linear, act = quantization.conv, quantization.linear, quantization.act
         self.features = nn.Sequential(
             nn.Conv2d(in_channels, c1, 11, stride=4, padding=2, bias=False),
             nn.MaxPool2d(3, 2),

@@ -10,10 +10,10 @@ from binaryduo.ste import STE
 
 
 @dataclass(frozen=True)
-class Precision:
+class Quantization:
     """How a network's hidden layers are quantized: activation levels, STE, bits of a weight (1 or 32).
 
-    >>> Precision(levels=3).act()
+    >>> Quantization(levels=3).act()
     QuantAct(levels=3, ste='relu1')
     """
 
@@ -33,7 +33,7 @@ class Precision:
         return BinaryLinear if self.weight_bits == 1 else nn.Linear
 
 
-BINARY = Precision()
+BINARY = Quantization()
 
-# (widths, precision, num_classes, in_channels, image_size) -> the network
-Maker = Callable[[tuple[int, ...], Precision, int, int, int], nn.Module]
+# (widths, quantization, num_classes, in_channels, image_size) -> the network
+Maker = Callable[[tuple[int, ...], Quantization, int, int, int], nn.Module]

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from binaryduo.models.layers import BINARY, Precision
+from binaryduo.models.layers import BINARY, Quantization
 
 BASELINE = (512, 512, 512)
 
@@ -13,7 +13,7 @@ class MLP(nn.Module):
     def __init__(
         self,
         widths: tuple[int, ...] = BASELINE,
-        precision: Precision = BINARY,
+        quantization: Quantization = BINARY,
         num_classes: int = 10,
         in_channels: int = 1,
         image_size: int = 28,
@@ -22,8 +22,8 @@ class MLP(nn.Module):
         layers: list[nn.Module] = []
         before = in_channels * image_size * image_size
         for i, width in enumerate(widths):
-            linear = nn.Linear if i == 0 else precision.linear
-            layers += [linear(before, width, bias=False), nn.BatchNorm1d(width), precision.act()]
+            linear = nn.Linear if i == 0 else quantization.linear
+            layers += [linear(before, width, bias=False), nn.BatchNorm1d(width), quantization.act()]
             before = width
         self.hidden = nn.Sequential(*layers)
         self.classifier = nn.Linear(before, num_classes, bias=False)

@@ -12,15 +12,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from binaryduo.copies import shifts
-from binaryduo.coupling import couple
-from binaryduo.decoupling import decouple
 from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.models import alexnet, mlp, resnet, vgg7
-from binaryduo.models.layers import Maker, Precision
+from binaryduo.models.layers import Maker, Quantization
 from binaryduo.nn import QuantAct, draw_weights, initialise
-from binaryduo.planning import Topology
+from binaryduo.nn.copies import shifts
 from binaryduo.ste import STE, check_levels
+from binaryduo.transform.carrying import Topology
+from binaryduo.transform.coupling import couple
+from binaryduo.transform.decoupling import decouple
 
 Variant = Literal["baseline", "coupled", "decoupled"]
 Start = Literal["fresh", "derived", "shifted"]
@@ -154,8 +154,8 @@ def build(
 
     def make(widths: tuple[int, ...], count: int | None) -> nn.Module:
         scaled = tuple(max(1, round(w * width)) for w in widths)
-        precision = Precision(count, ste, weight_bits)
-        return initialise(network.make(scaled, precision, classes, channels, size))
+        quantization = Quantization(count, ste, weight_bits)
+        return initialise(network.make(scaled, quantization, classes, channels, size))
 
     if variant == "baseline":
         baseline = make(network.baseline, levels)

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
-from binaryduo.models.layers import BINARY, Precision
-from binaryduo.operations import PadChannels
+from binaryduo.models.layers import BINARY, Quantization
+from binaryduo.nn.padding import PadChannels
 
 # The four stages' widths, then the width of the very last convolution.
 BASELINE = (64, 128, 256, 512, 512)
@@ -25,10 +25,10 @@ class Block(nn.Module):
     """act, conv, BN, act, conv, BN, added to the stream; with `extra` the stream goes around each conv."""
 
     def __init__(
-        self, before: int, middle: int, after: int, stride: int, precision: Precision, extra: bool
+        self, before: int, middle: int, after: int, stride: int, quantization: Quantization, extra: bool
     ) -> None:
         super().__init__()
-        conv, act = precision.conv, precision.act
+        conv, act = quantization.conv, quantization.act
         self.extra = extra
         self.act1 = act()
         self.conv1 = conv(before, middle, 3, stride=stride, padding=1, bias=False)
@@ -56,7 +56,7 @@ class ResNet18(nn.Module):
     def __init__(
         self,
         widths: tuple[int, ...] = BASELINE,
-        precision: Precision = BINARY,
+        quantization: Quantization = BINARY,
         num_classes: int = 1000,
         in_channels: int = 3,
         image_size: int = 224,
@@ -72,8 +72,8 @@ class ResNet18(nn.Module):
         blocks, before = [], stages[0]
         for stage, width in enumerate(stages):
             after = last if stage == len(stages) - 1 else width
-            blocks.append(Block(before, width, width, 1 if stage == 0 else 2, precision, extra))
-            blocks.append(Block(width, width, after, 1, precision, extra))
+            blocks.append(Block(before, width, width, 1 if stage == 0 else 2, quantization, extra))
+            blocks.append(Block(width, width, after, 1, quantization, extra))
             before = width
         self.blocks = nn.Sequential(*blocks)
         self.head = nn.Sequential(nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())

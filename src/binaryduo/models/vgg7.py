@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError
-from binaryduo.models.layers import BINARY, Precision
+from binaryduo.models.layers import BINARY, Quantization
 
 BASELINE = (64, 64, 128, 128, 512, 512)
 
@@ -17,7 +17,7 @@ class VGG7(nn.Module):
     def __init__(
         self,
         widths: tuple[int, ...] = BASELINE,
-        precision: Precision = BINARY,
+        quantization: Quantization = BINARY,
         num_classes: int = 10,
         in_channels: int = 3,
         image_size: int = 32,
@@ -28,7 +28,7 @@ class VGG7(nn.Module):
                 f"vgg7 halves its images three times: image_size must be 8 or more, not {image_size}"
             )
         c1, c2, c3, c4, d1, d2 = widths
-        conv, linear, act = precision.conv, precision.linear, precision.act
+        conv, linear, act = quantization.conv, quantization.linear, quantization.act
         self.features = nn.Sequential(
             nn.Conv2d(in_channels, c1, 3, padding=1, bias=False),
             nn.BatchNorm2d(c1),

@@ -16,9 +16,9 @@ from typing import Any
 import optuna
 from rich.live import Live
 
-from binaryduo.data.progress import console
+from binaryduo._common.files import write_synced
+from binaryduo._common.progress import console
 from binaryduo.errors import ArgumentError, BinaryDuoError
-from binaryduo.files import write_synced
 from binaryduo.search.dashboard import start_dashboard
 from binaryduo.search.outcome import write_outcome
 from binaryduo.search.queueing import fill

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from binaryduo.files import write_synced
+from binaryduo._common.files import write_synced
 from binaryduo.search.cases import parse_case
 from binaryduo.search.results import overhead, recipe_of
 from binaryduo.search.tables import markdown

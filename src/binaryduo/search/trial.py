@@ -14,12 +14,12 @@ from typing import Any
 import optuna
 import torch
 
+from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError
-from binaryduo.files import write_synced
 from binaryduo.search.cases import Case, trial_recipe
 from binaryduo.search.queueing import distributions, superseded_by
 from binaryduo.search.spec import Search, same_recipe
-from binaryduo.search.warm import Warm
+from binaryduo.search.worker_cache import WorkerCache
 from binaryduo.training.engines import say
 from binaryduo.training.loop import Result, Trainer
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
@@ -42,7 +42,7 @@ class WatchedTrainer(Trainer):
     stopping: Callable[[], bool]
 
     def after_epoch(self, epoch: int, final: bool) -> None:
-        last = self.progress.last
+        last = self.state.last
         if last is not None and last["epoch"] == epoch and not final:
             self.report(epoch, last["top1"])
         if self.stopping() and self.stop.asked is None:
@@ -87,11 +87,11 @@ class Objective:
         folder: Path,
         search: Search,
         case: Case,
-        warm: Warm,
+        cache: WorkerCache,
         stopping: Callable[[], bool],
         fixed: Path | None = None,
     ) -> None:
-        self.folder, self.search, self.case, self.warm = folder, search, case, warm
+        self.folder, self.search, self.case, self.cache = folder, search, case, cache
         self.stopping, self.fixed = stopping, fixed
         self.training_seconds = 0.0
         self.interrupted: optuna.Trial | None = None
@@ -117,7 +117,7 @@ class Objective:
             trial.set_user_attr("reason", reason_of(error))
             say(f"failed: {reason_of(error)}")
             if reason_of(error).startswith("out of memory"):
-                self.warm.forget()
+                self.cache.forget()
             raise
         assert result.last is not None
         assert result.best is not None
@@ -146,8 +146,8 @@ class Objective:
         recipe = self._settled(
             trial_recipe(self.search.trained_recipe, self.case, lr, weight_decay, seed), path
         )
-        fabric = self.warm.fabric(recipe.loop)
-        data, model = self.warm.data(recipe), self.warm.model(recipe, self.fixed)
+        fabric = self.cache.fabric(recipe.loop)
+        data, model = self.cache.data(recipe), self.cache.model(recipe, self.fixed)
         with RunFolder(path, resume=True) as run:
             self._describe(run, recipe)
             trainer = WatchedTrainer(
@@ -167,7 +167,7 @@ class Objective:
                 result = trainer.run()
             finally:
                 self.training_seconds += time.perf_counter() - began
-            self.warm.engine = result.engine
+            self.cache.engine = result.engine
             summary = {"recipe": recipe.name, **dataclasses.asdict(result)}
             run.write_json("summary.json", summary)
         return result, path
@@ -178,7 +178,7 @@ class Objective:
             write_synced(run.path / "recipe.yaml", to_yaml(recipe).encode())
         starts = run.path / "environment.json"
         before = json.loads(starts.read_text()) if starts.exists() else []
-        run.write_json("environment.json", [*before, {**self.warm.environment(), "seed": recipe.loop.seed}])
+        run.write_json("environment.json", [*before, {**self.cache.environment(), "seed": recipe.loop.seed}])
 
     def _settled(self, recipe: Recipe, path: Path) -> Recipe:
         """The recipe with the engine that this worker found fastest, or as a run to be continued has it."""
@@ -187,8 +187,8 @@ class Objective:
             if not same_recipe(from_yaml(kept), recipe):
                 raise ArgumentError(f"{kept} is another recipe than this trial's: use another folder")
             return from_yaml(kept)
-        if recipe.loop.engine == "auto" and self.warm.engine is not None:
-            loop = dataclasses.replace(recipe.loop, engine=self.warm.engine)  # type: ignore[arg-type]
+        if recipe.loop.engine == "auto" and self.cache.engine is not None:
+            loop = dataclasses.replace(recipe.loop, engine=self.cache.engine)  # type: ignore[arg-type]
             return dataclasses.replace(recipe, loop=loop)
         return recipe
 

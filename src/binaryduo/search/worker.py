@@ -19,12 +19,12 @@ import optuna
 
 from binaryduo.errors import BinaryDuoError
 from binaryduo.search.cases import Case
-from binaryduo.search.fixed import fixed_network
+from binaryduo.search.coupled_start import fixed_network
 from binaryduo.search.queueing import enqueue_again, fail_stale, fill, is_over
 from binaryduo.search.spec import Search, search_from_yaml
 from binaryduo.search.storage import NothingWaiting, QueueStorage, database_url, open_storage, open_study
 from binaryduo.search.trial import Objective, worker_name
-from binaryduo.search.warm import Warm
+from binaryduo.search.worker_cache import WorkerCache
 from binaryduo.training.engines import say
 
 STORAGE_VARIABLE = "BINARYDUO_STORAGE"
@@ -38,7 +38,7 @@ class Worker:
         self.folder, self.search, self.storage, self.index = folder, search, storage, index
         self.cases = search.parsed_cases()
         self.over: set[str] = set()
-        self.warm = Warm()
+        self.cache = WorkerCache()
         self._studies: dict[str, optuna.Study] = {}
         self._objectives: dict[str, Objective] = {}
         self.stopped = False
@@ -97,7 +97,7 @@ class Worker:
             if case.finetunes:
                 fixed = fixed_network(self.folder, self.storage, self.search, case, study)
             self._objectives[case.name] = Objective(
-                self.folder, self.search, case, self.warm, self.stopping, fixed
+                self.folder, self.search, case, self.cache, self.stopping, fixed
             )
         return self._objectives[case.name]
 

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from binaryduo._common.files import write_synced
 from binaryduo.errors import CheckpointError
-from binaryduo.files import write_synced
 
 KEEP = 2
 HINT = "; make room and continue with --resume"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import Progress as Bar
 from rich.progress import TextColumn
 
-from binaryduo.data.progress import bar
+from binaryduo._common.progress import bar
 from binaryduo.training.engines import say
 
 if TYPE_CHECKING:
-    from binaryduo.training.loop import Progress
+    from binaryduo.training.loop import RunState
 
 
 class Display:
@@ -39,13 +39,13 @@ class Display:
     def update(self, step: int) -> None:
         self.display.update(self.task, completed=step)
 
-    def step(self, progress: "Progress", images: int, seconds: float) -> None:
+    def step(self, state: "RunState", images: int, seconds: float) -> None:
         """Move the bar; the rate is smoothed over some twenty steps."""
         now = images / max(seconds, 1e-9)
         self.rate = now if self.rate == 0 else 0.95 * self.rate + 0.05 * now
-        means = progress.epoch_counts.means()
+        means = state.epoch_counts.means()
         self.display.update(
-            self.task, completed=progress.step, loss=means["loss"], top1=means["top1"], rate=self.rate
+            self.task, completed=state.step, loss=means["loss"], top1=means["top1"], rate=self.rate
         )
 
     def epoch(self, line: Mapping[str, Any]) -> None:

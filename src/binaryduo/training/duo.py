@@ -19,7 +19,6 @@ from binaryduo import data as datasets
 from binaryduo import models
 from binaryduo.data import DataSet, Plan, Split
 from binaryduo.data.order import seed_all
-from binaryduo.decoupling import decouple
 from binaryduo.errors import ArgumentError
 from binaryduo.training import checkpoint
 from binaryduo.training.devices import make_fabric
@@ -28,6 +27,7 @@ from binaryduo.training.evaluation import evaluate
 from binaryduo.training.loop import Result, Trainer
 from binaryduo.training.recipe import Model, Recipe
 from binaryduo.training.runlog import RunFolder
+from binaryduo.transform.decoupling import decouple
 
 EXAMPLES = 256  # test images on which the flips of decoupling are counted
 

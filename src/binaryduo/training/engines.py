@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from binaryduo.allocator import keep_memory
-from binaryduo.data.progress import console
-from binaryduo.training import fastconv, fastnorm
+from binaryduo._common.allocator import keep_memory
+from binaryduo._common.progress import console
+from binaryduo.training.fast import convolution, norm
 
 COMPILE_PAYS_AFTER = 20 * 60  # seconds: a shorter run would spend too much of its time on compiling
 
@@ -25,22 +25,26 @@ def say(text: str) -> None:
 
 def fast_applies(model: nn.Module, device: torch.device) -> bool:
     """Whether the engine "fast" has anything to offer for this model on this device."""
-    return device.type == "cpu" and fastconv.available() and any(fastconv.suits(m) for m in model.modules())
+    return (
+        device.type == "cpu"
+        and convolution.available()
+        and any(convolution.suits(m) for m in model.modules())
+    )
 
 
 def remove_fast(model: nn.Module) -> None:
     """The model as it computes by itself again."""
-    fastconv.remove(model)
-    fastnorm.remove(model)
+    convolution.remove(model)
+    norm.remove(model)
 
 
 def prepare(model: nn.Module, engine: str) -> nn.Module:
     """The forward pass of the model under an engine; the parameters stay the model's own."""
-    if engine == "fast" and not fastconv.available():
+    if engine == "fast" and not convolution.available():
         say("engine fast: its native part is not installed here; eager is used, equal to rounding")
     elif engine == "fast":
         keep_memory()
-        if not fastconv.install(model) + fastnorm.install(model):
+        if not convolution.install(model) + norm.install(model):
             say("engine fast: nothing in this network can use it")
     if engine == "compile":
         compiled = torch.compile(model, dynamic=False)

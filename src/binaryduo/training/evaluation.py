@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from binaryduo.data import Plan, Split
-from binaryduo.data.memory import IGNORED
+from binaryduo.data.in_memory import IGNORED
 
 
 @dataclass

@@ -18,11 +18,11 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from binaryduo.data import Batch, LoaderSplit, Plan, Split
-from binaryduo.data.memory import IGNORED
+from binaryduo.data.in_memory import IGNORED
 from binaryduo.data.order import derived_seed, seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
-from binaryduo.training import checkpoint, choices, nonfinite, schedule, synced_norm
+from binaryduo.training import checkpoint, measured, nonfinite, schedule, synced_norm
 from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
 from binaryduo.training.display import Display
 from binaryduo.training.engines import prepare, remove_fast, say
@@ -35,7 +35,7 @@ AGREE_EVERY = 8  # steps between questions to the other processes
 
 
 @dataclass
-class Progress:
+class RunState:
     """Everything about a run that is not a tensor; goes into each checkpoint as JSON."""
 
     step: int = 0
@@ -47,12 +47,12 @@ class Progress:
     last: dict[str, float] | None = None
     metrics_position: int = 0
     unreadable: int = 0
-    chosen: choices.Chosen | None = None
+    chosen: measured.Measured | None = None
 
     @classmethod
-    def from_json(cls, state: dict[str, Any]) -> "Progress":
+    def from_json(cls, state: dict[str, Any]) -> "RunState":
         counts = {name: Counts(**state[name]) for name in ("epoch_counts", "window")}
-        chosen = None if state["chosen"] is None else choices.Chosen(**state["chosen"])
+        chosen = None if state["chosen"] is None else measured.Measured(**state["chosen"])
         return cls(**{**state, **counts, "chosen": chosen})
 
 
@@ -138,7 +138,7 @@ class Trainer:
                 "lower loop.batch"
             )
         self.has_binary = any(is_binary_weight(module) for module in self.model.modules())
-        self.progress = Progress()
+        self.state = RunState()
         self.checkpoints = folder / "checkpoints"
 
     # -- one run
@@ -148,10 +148,10 @@ class Trainer:
         optimizer = make_optimizer(self.model, self.stage)
         found = checkpoint.newest(self.checkpoints, say if self.fabric.is_global_zero else lambda text: None)
         self._setup(optimizer, found)
-        progress, total = self.progress, self._chosen.total_steps
+        state, total = self.state, self._chosen.total_steps
         metrics = None
         if self.fabric.is_global_zero:
-            metrics = Metrics(self.folder, progress.metrics_position, self.loop.tensorboard, progress.step)
+            metrics = Metrics(self.folder, state.metrics_position, self.loop.tensorboard, state.step)
         self.metrics = metrics
         self.clock = self.saved_at = time.monotonic()
         try:
@@ -159,8 +159,8 @@ class Trainer:
                 self._save()  # whatever was measured is not measured again
             with StopRequest() as stop, Display(self.title, total, self.fabric.is_global_zero) as display:
                 self.stop, self.display = stop, display
-                display.update(progress.step)
-                while progress.step < total:
+                display.update(state.step)
+                while state.step < total:
                     self._epoch(total)
         except RuntimeError as error:
             lost = process_lost(error) if self.fabric.world_size > 1 else None
@@ -178,20 +178,18 @@ class Trainer:
     def _setup(self, optimizer: torch.optim.Optimizer, found: checkpoint.Checkpoint | None) -> None:
         """Put model and optimizer on their devices, and into the state of the checkpoint."""
         if found is not None:
-            self.progress = Progress.from_json(found.state)
+            self.state = RunState.from_json(found.state)
             if not self.fabric.is_global_zero:  # the sums are all processes': one of them carries them on
-                self.progress.epoch_counts, self.progress.window = Counts(), Counts()
+                self.state.epoch_counts, self.state.window = Counts(), Counts()
         else:
-            self.progress.chosen = choices.choose(self)
-        self._chosen = self.progress.chosen or choices.choose(self)
+            self.state.chosen = measured.measure_open_settings(self)
+        self._chosen = self.state.chosen or measured.measure_open_settings(self)
         forward = prepare(self.model, self._chosen.engine)
         self.forward, self.optimizer = self.fabric.setup(forward, optimizer)
         if found is not None:
             checkpoint.unpack_state(found.tensors, self.model, optimizer, str(found.path))
             if self.fabric.is_global_zero:
-                say(
-                    f"{self.title}: continuing behind step {self.progress.step} of {self._chosen.total_steps}"
-                )
+                say(f"{self.title}: continuing behind step {self.state.step} of {self._chosen.total_steps}")
 
     def _plan(self, epoch: int, start: int) -> Plan:
         fabric, loop = self.fabric, self.loop
@@ -199,23 +197,23 @@ class Trainer:
 
     def _epoch(self, total: int) -> None:
         """The rest of an epoch, from wherever the run is."""
-        progress = self.progress
-        epoch, start = divmod(progress.step, self.per_epoch)
+        state = self.state
+        epoch, start = divmod(state.step, self.per_epoch)
         self.model.train()
         for batch in self.train.batches(self._plan(epoch, start)):
             self._step(batch, epoch, total)
-            ended = progress.step % self.per_epoch == 0 or progress.step == total
+            ended = state.step % self.per_epoch == 0 or state.step == total
             if ended:
-                self._end_epoch(epoch, final=progress.step == total)
+                self._end_epoch(epoch, final=state.step == total)
             self._save_if_due(ended)
-            if progress.step == total:
+            if state.step == total:
                 return
 
     def _step(self, batch: Batch, epoch: int, total: int) -> None:
         """One optimizer step."""
-        progress, stage = self.progress, self.stage
-        seed_all(self.seed, 5, progress.step, self.fabric.global_rank)
-        lr = schedule.rate(stage, progress.step, total, epoch)
+        state, stage = self.state, self.stage
+        seed_all(self.seed, 5, state.step, self.fabric.global_rank)
+        lr = schedule.rate(stage, state.step, total, epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         like = next(self.model.parameters())
@@ -227,62 +225,62 @@ class Trainer:
         value = loss.item()
         if not math.isfinite(value):
             remove_fast(self.model)  # so that every module's own output can be looked at
-            raise nonfinite.report(value, progress.step, epoch, lr, self.model, images)
+            raise nonfinite.report(value, state.step, epoch, lr, self.model, images)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         if self.has_binary:
             clip_latent_weights(self.model)
-        progress.step += 1
+        state.step += 1
         top1, top5 = correct(logits.detach(), labels)
         seen = int((labels != IGNORED).sum())
         self.images = len(labels) * self.fabric.world_size
-        progress.images += self.images
-        for counts in (progress.epoch_counts, progress.window):
+        state.images += self.images
+        for counts in (state.epoch_counts, state.window):
             counts.loss += value * seen
             counts.top1 += int(top1)
             counts.top5 += int(top5)
             counts.images += seen
         for name in batch.unreadable:
-            progress.unreadable += 1
-            say(f"the image {name} could not be read and is left out ({progress.unreadable} so far)")
+            state.unreadable += 1
+            say(f"the image {name} could not be read and is left out ({state.unreadable} so far)")
         self._log_step(lr)
 
     # -- records
 
     def _log_step(self, lr: float) -> None:
-        progress = self.progress
+        state = self.state
         now = time.monotonic()
-        self.display.step(progress, self.images, now - self.clock)
-        progress.seconds += now - self.clock
+        self.display.step(state, self.images, now - self.clock)
+        state.seconds += now - self.clock
         self.clock = now
-        if progress.step % self.loop.log_steps == 0:
-            window, progress.window = progress.window.reduced(), Counts()
-            line = {"kind": "step", "step": progress.step, "loss": window.means()["loss"], "lr": lr}
-            self._write({**line, "seconds": progress.seconds})
+        if state.step % self.loop.log_steps == 0:
+            window, state.window = state.window.reduced(), Counts()
+            line = {"kind": "step", "step": state.step, "loss": window.means()["loss"], "lr": lr}
+            self._write({**line, "seconds": state.seconds})
 
     def _end_epoch(self, epoch: int, final: bool) -> None:
         """Test if it is time, note the epoch's means, and keep the best network."""
-        progress = self.progress
-        train, progress.epoch_counts = progress.epoch_counts.reduced(), Counts()
-        line: dict[str, Any] = {"kind": "epoch", "step": progress.step, "epoch": epoch + 1}
+        state = self.state
+        train, state.epoch_counts = state.epoch_counts.reduced(), Counts()
+        line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": epoch + 1}
         line |= {f"train_{name}": value for name, value in train.means().items()}
-        line |= {"seconds": progress.seconds, "unreadable": progress.unreadable}
+        line |= {"seconds": state.seconds, "unreadable": state.unreadable}
         if self.test is not None and (final or (epoch + 1) % self._chosen.test_every == 0):
             tested = self.evaluate().means()
             self.clock = time.monotonic()  # testing does not count as training time
             line |= {f"test_{name}": value for name, value in tested.items()}
-            progress.last = {"epoch": epoch + 1, "step": progress.step, **tested}
-            if progress.best is None or tested["top1"] > progress.best["top1"]:
-                progress.best = progress.last
+            state.last = {"epoch": epoch + 1, "step": state.step, **tested}
+            if state.best is None or tested["top1"] > state.best["top1"]:
+                state.best = state.last
                 if self.fabric.is_global_zero:
-                    name = f"best-{progress.step:09d}"
-                    checkpoint.write(self.checkpoints, name, checkpoint.pack_state(self.model), progress.best)
+                    name = f"best-{state.step:09d}"
+                    checkpoint.write(self.checkpoints, name, checkpoint.pack_state(self.model), state.best)
         self._write(line)
         self.display.epoch(line)
         self.after_epoch(epoch + 1, final)
 
     def after_epoch(self, epoch: int, final: bool) -> None:
-        """Called behind each epoch and its test. For subclasses: look at `progress`, set `stop.asked` to stop."""
+        """Called behind each epoch and its test. For subclasses: look at `state`, set `stop.asked` to stop."""
 
     def evaluate(self) -> Counts:
         """Loss and accuracies on the test split."""
@@ -298,45 +296,43 @@ class Trainer:
 
     def _save_if_due(self, ended: bool) -> None:
         """Save at the end of an epoch, after some minutes or steps, and when asked to stop."""
-        progress, loop = self.progress, self.loop
-        if self.fabric.world_size > 1 and not ended and progress.step % AGREE_EVERY:
+        state, loop = self.state, self.loop
+        if self.fabric.world_size > 1 and not ended and state.step % AGREE_EVERY:
             return
         late = time.monotonic() - self.saved_at > 60 * loop.checkpoint_minutes
-        often = loop.checkpoint_steps is not None and progress.step % loop.checkpoint_steps == 0
+        often = loop.checkpoint_steps is not None and state.step % loop.checkpoint_steps == 0
         stopping = agreed(self.fabric, self.stop.asked is not None)
         if stopping or agreed(self.fabric, ended or late or often):
             self._save()
-        if stopping and progress.step < self._chosen.total_steps:
+        if stopping and state.step < self._chosen.total_steps:
             raise RunInterrupted(
-                f"stopped by {self.stop.asked or 'another process'} behind step {progress.step} of "
+                f"stopped by {self.stop.asked or 'another process'} behind step {state.step} of "
                 f"{self._chosen.total_steps}; everything is saved, continue with --resume"
             )
 
     def _save(self) -> None:
-        progress = self.progress
-        nonfinite.check(self.model, progress.step, self.optimizer.param_groups[0]["lr"])
+        state = self.state
+        nonfinite.check(self.model, state.step, self.optimizer.param_groups[0]["lr"])
         self.saved_at = time.monotonic()
-        state = asdict(progress)
+        content = asdict(state)
         for name in ("epoch_counts", "window"):
-            state[name] = asdict(getattr(progress, name).reduced())
+            content[name] = asdict(getattr(state, name).reduced())
         if self.metrics is not None:
-            state["metrics_position"] = self.metrics.position
+            content["metrics_position"] = self.metrics.position
             tensors = checkpoint.pack_state(self.model, self.optimizer.optimizer)
-            checkpoint.save_step(self.checkpoints, progress.step, tensors, state)
-            checkpoint.keep_best(
-                self.checkpoints, None if progress.best is None else int(progress.best["step"])
-            )
+            checkpoint.save_step(self.checkpoints, state.step, tensors, content)
+            checkpoint.keep_best(self.checkpoints, None if state.best is None else int(state.best["step"]))
         self.clock = time.monotonic()
 
     def _result(self) -> Result:
-        progress = self.progress
+        state = self.state
         return Result(
-            progress.best,
-            progress.last,
-            progress.step,
-            progress.step / self.per_epoch,
-            progress.seconds,
-            progress.images / max(progress.seconds, 1e-9),
+            state.best,
+            state.last,
+            state.step,
+            state.step / self.per_epoch,
+            state.seconds,
+            state.images / max(state.seconds, 1e-9),
             self._chosen.engine,
-            progress.unreadable,
+            state.unreadable,
         )

@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 import torch
 
 import binaryduo
+from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError, CheckpointError
-from binaryduo.files import write_synced
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "safetensors", "pillow")

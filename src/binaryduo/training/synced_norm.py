@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from binaryduo.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
+from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
 
 
 class _SumOverProcesses(torch.autograd.Function):

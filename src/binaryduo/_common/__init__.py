@@ -1,0 +1,1 @@
+"""What several rooms need and no user does: files, progress bars, memory, float64 checks."""

@@ -1,0 +1,1 @@
+"""A model as a graph: traced, made canonical, analysed; what every transformation stands on."""

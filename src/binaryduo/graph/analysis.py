@@ -1,0 +1,380 @@
+"""What a model does with its channels: one torch.fx analysis under couple, decouple, cost and pack.
+
+`analyse(model, example_input)` traces a copy of the model and says of every tensor
+- which kind of operation made it (`Kind`),
+- which channel groups its channels belong to: a group is a set of channels that must be as many as each
+  other wherever they appear (a convolution's output, its BN, the stream it is added to, …),
+- and which activation's levels it carries unchanged (`Segment.levels`), so that its channels can be split
+  into bits.
+
+An operation that is not known here is never guessed at: the groups that reach it keep their width.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx, nn
+from torch.nn.utils import parametrize
+
+from binaryduo import nn as bnn
+from binaryduo.errors import GraphError
+from binaryduo.graph.operations import Kind, channel_dim_after, is_average, node_kind, regrouped
+from binaryduo.graph.size_reads import consumers, size_readers
+from binaryduo.graph.tracing import as_inputs, copied, functionalise, run_shapes, trace
+
+__all__ = [
+    "Analysis",
+    "Group",
+    "Info",
+    "Segment",
+    "analyse",
+    "as_inputs",
+    "refuse_shared",
+    "run_shapes",
+    "trace",
+]
+
+
+@dataclass(eq=False)
+class Group:
+    """Channels that are as many as each other everywhere. `quantized`: an activation acts on them."""
+
+    size: int
+    name: str  # the qualified name of the layer that makes them
+    fixed: str | None = None  # why their number cannot change
+    quantized: bool = False
+    divisor: int = 1  # their number must stay a multiple of this (grouped convolutions)
+    parts: tuple["Group", ...] = ()  # the groups it turned out to be: one it was united with, or a sequence
+
+    def leaves(self) -> list["Group"]:
+        """The groups that these channels are made of, in order; itself unless it was united or divided."""
+        return [leaf for part in self.parts for leaf in part.leaves()] if self.parts else [self]
+
+    def become(self, *others: "Group") -> None:
+        """Be the same channels as a sequence of other groups from now on."""
+        self.parts = others
+        for leaf in self.leaves():
+            leaf.quantized = leaf.quantized or self.quantized
+            leaf.fixed = leaf.fixed if leaf.fixed is not None else self.fixed
+            leaf.divisor = math.lcm(leaf.divisor, self.divisor)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of channels in a tensor: `scale` values for each channel of a group (more than 1 when flattened).
+
+    `levels` is how many values the channels can take if they come unchanged from an activation.
+    """
+
+    group: Group = field(repr=False)
+    scale: int = 1
+    levels: int | None = None
+    exact: bool = True  # every value is one of the levels (an average pool makes values in between)
+
+    @property
+    def size(self) -> int:
+        return self.group.size * self.scale
+
+    @property
+    def quantized(self) -> bool:
+        """Whether an activation acts on any of these channels, here or elsewhere."""
+        return any(leaf.quantized for leaf in self.group.leaves())
+
+    @property
+    def spread(self) -> bool:
+        """Whether the channels themselves are copied with topology "quad": those that `couple` can narrow."""
+        return self.quantized and all(leaf.fixed is None for leaf in self.group.leaves())
+
+
+@dataclass
+class Info:
+    """What is known of one node of the graph."""
+
+    kind: Kind
+    shape: tuple[int, ...] = ()
+    dim: int = 1  # which dimension the channels are in
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass
+class Analysis:
+    """A traced copy of a model and what is known of its tensors."""
+
+    model: nn.Module  # the copy: transformations change it
+    graph: fx.Graph
+    info: dict[fx.Node, Info]
+    names: dict[nn.Module, str]  # module -> qualified name
+    uses: dict[str, int]  # qualified name -> how often it is called
+
+    def module(self, node: fx.Node) -> nn.Module:
+        return self.model.get_submodule(str(node.target))
+
+    def of_kind(self, *kinds: Kind) -> Iterator[fx.Node]:
+        return (node for node in self.graph.nodes if node in self.info and self.info[node].kind in kinds)
+
+    def groups(self) -> list[Group]:
+        found = {id(g): g for i in self.info.values() for s in i.segments for g in s.group.leaves()}
+        return list(found.values())
+
+    def tensor_inputs(self, node: fx.Node) -> list[fx.Node]:
+        return [n for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
+
+    def reads_channels(self, layer: fx.Node) -> bool:
+        """Whether a layer sums over the dimension that its input's channels are in."""
+        source = self.info[self.tensor_inputs(layer)[0]]
+        return source.dim == _layer_dim(self.module(layer), source.shape)
+
+
+# --- how channels flow through each kind ------------------------------------------------------------------
+
+
+class _Flow:
+    """Follows channel groups forward through the graph, joining those that must stay equal."""
+
+    def __init__(self, model: nn.Module, shapes: dict[fx.Node, Any], kinds: dict[fx.Node, Kind]) -> None:
+        self.model, self.shapes, self.kinds = model, shapes, kinds
+        self.info: dict[fx.Node, Info] = {}
+
+    def visit(self, node: fx.Node) -> None:
+        kind, shape = self.kinds[node], self.shapes.get(node)
+        if kind is Kind.SCALAR:
+            self.info[node] = Info(kind)
+            return
+        sources = [self.info[n] for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
+        if kind is Kind.OUTPUT:
+            for source in sources:
+                self.fix(source, "they are the model's output")
+            self.info[node] = Info(kind, (), 1, sources[0].segments if len(sources) == 1 else ())
+            return
+        assert shape is not None
+        if kind is Kind.LAYER:
+            segments, dim = self.layer(node, sources[0], shape)
+        elif kind in (Kind.NORM, Kind.QUANT, Kind.POOL, Kind.WEIGHTED, Kind.ELEMENTWISE):
+            segments, dim = self.keep(node, kind, sources[0], shape)
+        elif kind is Kind.RESHAPE:
+            segments, dim = self.reshape(node, sources[0], shape)
+        elif kind in (Kind.ADD, Kind.JOIN):
+            segments, dim = self.join(node, sources, shape)
+        elif kind is Kind.CAT:
+            segments, dim = self.cat(node, sources)
+        elif kind is Kind.PAD and sources[0].dim == 1:
+            segments, dim = (Segment(Group(shape[1], node.name)),), 1
+        elif kind is Kind.SELECT:
+            levels = {s.levels if s.exact else None for s in sources[0].segments}
+            group = Group(shape[1], node.name, fixed=f"{node.target!r} picks them one by one")
+            segments, dim = (Segment(group, 1, levels.pop() if len(levels) == 1 else None),), 1
+        elif kind is Kind.INPUT:
+            segments, dim = self.fresh(shape, node, "they are the model's input")
+        else:
+            segments, dim = self.other(
+                node, sources, shape, f"operation {node.name!r} is not one that binaryduo can follow"
+            )
+        self.info[node] = Info(self.kinds[node], shape, dim, segments)
+
+    def fix(self, source: Info, why: str) -> None:
+        for leaf in _leaves(source.segments):
+            leaf.fixed = leaf.fixed if leaf.fixed is not None else why
+
+    def fix_counted(self) -> None:
+        """Channels whose number an unknown operation computes with, as torch.zeros(n, x.shape[1]) does."""
+        scalars = {node for node, info in self.info.items() if info.kind is Kind.SCALAR}
+        for node, info in self.info.items():
+            if node in scalars or len(info.shape) < 2:
+                continue
+            for reader in size_readers(node, scalars, info.dim, len(info.shape)):
+                if any(self.kinds[end] is Kind.OTHER for end in consumers(reader, scalars)):
+                    self.fix(info, f"forward() computes with their number, {reader.name!r}")
+
+    def other(
+        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...], why: str
+    ) -> tuple[tuple[Segment, ...], int]:
+        """An operation that is not followed: what goes in keeps its width, and so does what comes out."""
+        self.kinds[node] = Kind.OTHER
+        for source in sources:
+            self.fix(source, why)
+        return self.fresh(shape, node, f"they come out of {node.name!r}")
+
+    @staticmethod
+    def fresh(shape: tuple[int, ...], node: fx.Node, why: str) -> tuple[tuple[Segment, ...], int]:
+        """New channels of a fixed number: in dimension 1, or 0 of a tensor that has no other."""
+        dim = min(1, max(0, len(shape) - 1))
+        return (Segment(Group(shape[dim] if shape else 1, node.name, fixed=why)),), dim
+
+    def layer(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
+        module = self.model.get_submodule(str(node.target))
+        dim = _layer_dim(module, shape)
+        if source.dim != dim:
+            self.fix(source, f"layer {node.target!r} works on another dimension")
+        groups = getattr(module, "groups", 1)
+        group = Group(shape[dim], str(node.target), divisor=groups)
+        if groups > 1:
+            leaves = _leaves(source.segments)
+            if len(leaves) != 1 or source.segments[0].scale != 1 or source.dim != dim:
+                self.fix(source, f"the grouped convolution {node.target!r} needs them as they are")
+                group.fixed = f"{node.target!r} is a grouped convolution"
+            elif groups == module.in_channels == module.out_channels:
+                group = leaves[0]  # depthwise: as many out as in
+            else:
+                leaves[0].divisor = math.lcm(leaves[0].divisor, groups)
+        return (Segment(group),), dim
+
+    def keep(
+        self, node: fx.Node, kind: Kind, source: Info, shape: tuple[int, ...]
+    ) -> tuple[tuple[Segment, ...], int]:
+        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if kind is Kind.QUANT:
+            assert isinstance(module, bnn.QuantAct)
+            for leaf in _leaves(source.segments):
+                leaf.quantized = True
+            return tuple(Segment(s.group, s.scale, module.levels) for s in source.segments), source.dim
+        if kind in (Kind.POOL, Kind.WEIGHTED):
+            dim = channel_dim_after(node, module, source.dim, len(source.shape))
+            if dim is None:
+                return self.other(node, [source], shape, f"operation {node.name!r} mixes or moves channels")
+            blur = is_average(node, module)
+            return tuple(
+                Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments
+            ), dim
+        if kind is Kind.NORM and source.dim != 1:
+            return self.other(node, [source], shape, f"{node.target!r} normalises another dimension")
+        return tuple(Segment(s.group, s.scale) for s in source.segments), source.dim
+
+    def reshape(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
+        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+        moved = regrouped(node, module, source.shape, shape, source.dim)
+        if moved is None:
+            return self.other(
+                node, [source], shape, f"the reshape {node.name!r} moves channels to another dimension"
+            )
+        dim, scale = moved
+        return tuple(Segment(s.group, s.scale * scale, s.levels, s.exact) for s in source.segments), dim
+
+    def join(
+        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...]
+    ) -> tuple[tuple[Segment, ...], int]:
+        sources = [s for s in sources if math.prod(s.shape) != 1] or sources  # a single number fits any
+        first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
+        for source in sources:
+            alike = len(source.shape) == len(shape) and source.dim == first.dim
+            if not alike:
+                self.kinds[node] = Kind.JOIN
+            if not alike or not _unite(first.segments, source.segments):
+                for each in sources:
+                    self.fix(
+                        each, f"operation {node.name!r} joins tensors whose channels are laid out differently"
+                    )
+                size = shape[first.dim] if len(shape) > first.dim else 1
+                return (Segment(Group(size, node.name, fixed=f"they come out of {node.name!r}")),), first.dim
+        return tuple(Segment(s.group, s.scale) for s in first.segments), first.dim
+
+    def cat(self, node: fx.Node, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
+        axis = node.kwargs.get("dim", node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else 0))
+        order: list[fx.Node] = list(node.args[0]) if node.args else list(node.kwargs["tensors"])  # type: ignore
+        parts = [self.info[n] for n in order]
+        ndim = len(parts[0].shape)
+        if isinstance(axis, int) and all(p.dim == axis % ndim for p in parts):
+            return tuple(s for p in parts for s in p.segments), axis % ndim
+        self.kinds[node] = Kind.JOIN
+        return self.join(node, sources, self.shapes[node])
+
+
+def _layer_dim(layer: nn.Module, shape: tuple[int, ...]) -> int:
+    """The dimension of a tensor of that shape that a layer sums over or puts its outputs in."""
+    return len(shape) - 1 if isinstance(layer, nn.Linear) else 1
+
+
+def _leaves(segments: tuple[Segment, ...]) -> list[Group]:
+    return [leaf for s in segments for leaf in s.group.leaves()]
+
+
+def _unite(a: tuple[Segment, ...], b: tuple[Segment, ...]) -> bool:
+    """Make two runs of channels as wide as each other from now on; False where that cannot be said simply.
+
+    Group by group where they are divided alike; where one is a single group and the other a concatenation,
+    the single one becomes that sequence.
+    """
+    left = [(leaf, s.scale) for s in a for leaf in s.group.leaves()]
+    right = [(leaf, s.scale) for s in b for leaf in s.group.leaves()]
+    if [(g.size, scale) for g, scale in left] == [(g.size, scale) for g, scale in right]:
+        for (x, _), (y, _) in zip(left, right, strict=True):
+            if x.leaves() != y.leaves():
+                y.become(x)
+        return True
+    for one, many in ((left, right), (right, left)):
+        groups = [g for g, _ in many]
+        if len(one) == 1 and {scale for _, scale in [*one, *many]} == {1} and one[0][0].divisor == 1:
+            if any(g is one[0][0] for g in groups) or one[0][0].size != sum(g.size for g in groups):
+                return False
+            one[0][0].become(*groups)
+            return True
+    return False
+
+
+def analyse(model: nn.Module, example_input: Any) -> Analysis:
+    """Trace a copy of the model in evaluation mode and follow its channels. The model itself is untouched.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
+    >>> [g.size for g in analyse(net, torch.zeros(1, 4)).groups() if g.quantized]
+    [8]
+    """
+    inputs = as_inputs(example_input)
+    work = copied(model)
+    modes = {name: module.training for name, module in work.named_modules()}
+    work.eval()
+    graph = trace(work, len(inputs))
+    functionalise(graph, work)
+    shapes = run_shapes(work, graph, inputs)
+    for name, module in work.named_modules():
+        module.training = modes[name]
+    kinds = {node: node_kind(node, work, shapes) for node in graph.nodes}
+    flow = _Flow(work, shapes, kinds)
+    for node in graph.nodes:
+        flow.visit(node)
+    flow.fix_counted()
+    uses: dict[str, int] = {}
+    names: dict[nn.Module, str] = {}
+    for name, module in work.named_modules():
+        names.setdefault(module, name)
+    for node in graph.nodes:
+        if node.op == "call_module":
+            target = names[work.get_submodule(str(node.target))]
+            uses[target] = uses.get(target, 0) + 1
+    return Analysis(work, graph, flow.info, names, uses)
+
+
+def refuse_shared(analysis: Analysis) -> None:
+    """Refuse layers and BNs whose weights are not theirs alone: used twice, shared, computed."""
+    owners: dict[int, str] = {}
+    for name, parameter in analysis.model.named_parameters(remove_duplicate=False):
+        first = owners.setdefault(id(parameter), name)
+        if first.rpartition(".")[0] != name.rpartition(".")[0] and not _same_module(analysis, first, name):
+            raise GraphError(
+                f"parameters {first!r} and {name!r} are one and the same: tied weights cannot follow "
+                f"different widths. Give each module a parameter of its own"
+            )
+    for node in analysis.of_kind(Kind.LAYER, Kind.NORM):
+        if analysis.uses[analysis.names[analysis.module(node)]] > 1:
+            raise GraphError(
+                f"module {node.target!r} is used more than once: its uses would need different weights after "
+                f"decoupling. Give each use a module of its own"
+            )
+        for reader in analysis.graph.nodes:
+            if reader.op == "get_attr" and str(reader.target).rpartition(".")[0] == node.target:
+                raise GraphError(
+                    f"forward() reads {reader.target!r} besides calling module {node.target!r}: both would "
+                    f"need the same width. Use the module alone, or a parameter of its own"
+                )
+        if "weight" not in analysis.module(node)._parameters or parametrize.is_parametrized(
+            analysis.module(node)
+        ):
+            raise GraphError(
+                f"module {node.target!r} computes its weight from other parameters (a parametrization, "
+                f"weight_norm, spectral_norm, pruning): remove that first, add it again to the result"
+            )
+
+
+def _same_module(analysis: Analysis, first: str, second: str) -> bool:
+    paths = (first.rpartition(".")[0], second.rpartition(".")[0])
+    return analysis.model.get_submodule(paths[0]) is analysis.model.get_submodule(paths[1])

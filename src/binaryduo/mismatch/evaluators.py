@@ -1,0 +1,169 @@
+"""The losses of a network after each of many steps along single weights of one layer."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo._common.float64 import AllFloat64
+from binaryduo.errors import ArgumentError
+from binaryduo.mismatch.perturbation import Coordinate, draw_coordinates, effective_weight, shift
+from binaryduo.mismatch.suffix import Rows, Suffix
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Evaluator(Protocol):
+    """Two ways to get the same numbers; `method` names the way."""
+
+    method: str
+
+    def losses(
+        self,
+        name: str,
+        at: Sequence[Coordinate],
+        steps: Sequence[float],
+        inputs: Tensor,
+        targets: Tensor,
+        clean: Tensor,
+        loss: Loss,
+        batch_size: int,
+    ) -> tuple[Tensor, int]:
+        """The loss (V,), float64, for weight[at[v]] + steps[v] of layer `name`, and the rows it took."""
+
+
+class SuffixEvaluator:
+    """Runs the network again from the layer on, and only for samples that notice the step."""
+
+    method = "suffix"
+
+    def __init__(self, net: nn.Module, names: Sequence[str]) -> None:
+        self.suffix = Suffix(net)
+        for name in names:
+            uses = len(self.suffix.uses(name))
+            if uses != 1:
+                raise ArgumentError(
+                    f"layer {name!r} is used {uses} times in a forward pass, once is needed: "
+                    "leave it out by listing the others in `layers`"
+                )
+
+    @torch.no_grad()
+    def losses(
+        self,
+        name: str,
+        at: Sequence[Coordinate],
+        steps: Sequence[float],
+        inputs: Tensor,
+        targets: Tensor,
+        clean: Tensor,
+        loss: Loss,
+        batch_size: int,
+    ) -> tuple[Tensor, int]:
+        """See Evaluator."""
+        (node,) = self.suffix.uses(name)
+        before = self.suffix.evaluated
+        changed: list[Rows] = []
+        for first in range(0, len(inputs), batch_size):
+            values = self.suffix.clean(inputs[first : first + batch_size].clone())
+            for rows in self.suffix.changes(node, values, at, steps):
+                changed.append(Rows(rows.variant, rows.image + first, rows.output))
+        return _losses(len(at), changed, clean, targets, loss), self.suffix.evaluated - before
+
+
+class WholeEvaluator:
+    """Runs the whole network for every step: for models that torch.fx cannot trace."""
+
+    method = "whole"
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    @torch.no_grad()
+    def losses(
+        self,
+        name: str,
+        at: Sequence[Coordinate],
+        steps: Sequence[float],
+        inputs: Tensor,
+        targets: Tensor,
+        clean: Tensor,
+        loss: Loss,
+        batch_size: int,
+    ) -> tuple[Tensor, int]:
+        """See Evaluator."""
+        module = self.net.get_submodule(name)
+        out = []
+        for coordinate, step in zip(at, steps, strict=True):
+
+            def move(
+                layer: nn.Module,
+                args: tuple[Tensor, ...],
+                y: Tensor,
+                coordinate: Coordinate = coordinate,
+                step: float = step,
+            ) -> Tensor:
+                y = y.clone()
+                dim = y.dim() - 1 if isinstance(layer, nn.Linear) else 1
+                y.select(dim, coordinate.channel).add_(shift(layer, args[0], coordinate), alpha=step)
+                return y
+
+            handle = module.register_forward_hook(move)
+            try:
+                outputs = torch.cat([self.net(batch.clone()) for batch in torch.split(inputs, batch_size)])
+            finally:
+                handle.remove()
+            out.append(float(loss(outputs.double(), targets)))
+        return torch.tensor(out, dtype=torch.float64), len(at) * len(inputs)
+
+
+@torch.no_grad()
+def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | None:
+    """The first layer for which the suffix gives other values than whole forward passes.
+
+    In float64, with large and small steps of a few weights, so that all images or some of them notice. What a graph
+    cannot show is seen here: a tensor changed in place under two names, samples that look at each other or do not
+    come first.
+    """
+    wide = copy.deepcopy(net).double()
+    few = inputs.double() if inputs.is_floating_point() else inputs
+    with AllFloat64():
+        clean = wide(few.clone())
+        random = torch.Generator().manual_seed(0)
+        view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
+        ways: list[Evaluator] = [SuffixEvaluator(wide, names), WholeEvaluator(wide)]
+        for name in names:
+            weight = effective_weight(wide.get_submodule(name))
+            at = draw_coordinates(weight, 5, random)
+            size = float(weight.abs().max()) + 1e-3
+            steps = [size * factor for factor in (1, -0.3, 0.1) for _ in at]
+            loss: Loss = lambda out, _: (out * view).sum()  # noqa: E731
+            a, b = (way.losses(name, at * 3, steps, few, few, clean, loss, len(few))[0] for way in ways)
+            scale = float(view.abs().sum() * (1 + clean.abs().max()))
+            if not torch.allclose(a, b, rtol=1e-8, atol=1e-8 * scale):
+                return name
+    return None
+
+
+def _losses(count: int, changed: list[Rows], clean: Tensor, targets: Tensor, loss: Loss) -> Tensor:
+    """The loss for each variant: the clean outputs with its changed rows put in."""
+    base = clean.double()
+    if changed:
+        variant = torch.cat([rows.variant for rows in changed])
+        image = torch.cat([rows.image for rows in changed])
+        output = torch.cat([rows.output.double() for rows in changed])
+        order = variant.argsort(stable=True)
+        sizes = torch.bincount(variant, minlength=count).tolist()
+        image_parts = torch.split(image[order], sizes)
+        output_parts = torch.split(output[order], sizes)
+    unchanged = float(loss(base, targets))
+    out = []
+    for v in range(count):
+        if not changed or len(image_parts[v]) == 0:
+            out.append(unchanged)
+            continue
+        moved = base.clone()
+        moved[image_parts[v]] = output_parts[v]
+        out.append(float(loss(moved, targets)))
+    return torch.tensor(out, dtype=torch.float64)

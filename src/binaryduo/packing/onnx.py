@@ -1,0 +1,123 @@
+"""`export_onnx`: a model as a file of standard ONNX operators, for other runtimes.
+
+A quantized activation becomes the sum of its comparisons, Σ (x >= t_i)/(L - 1), so that no threshold is lost,
+and a one-bit layer's weights are stored as sign · scale. The batch size stays free.
+"""
+
+import copy
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
+from binaryduo.graph.analysis import as_inputs
+from binaryduo.graph.tracing import copied
+from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
+from binaryduo.ste import thresholds
+
+OPSET = 18
+
+
+class _Levels(nn.Module):
+    """A quantized activation in plain comparisons."""
+
+    def __init__(self, levels: int) -> None:
+        super().__init__()
+        self.steps = thresholds(levels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = (x >= self.steps[0]).to(x.dtype)
+        for step in self.steps[1:]:
+            total = total + (x >= step).to(x.dtype)
+        return total / len(self.steps) if len(self.steps) > 1 else total
+
+
+def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
+    """Write the model, coupled, decoupled or baseline, as ONNX (opset 18) with a free batch size.
+
+    The model is left as it was. Check the result with ONNX Runtime as the tests do: a value within rounding
+    of a threshold may fall on its other side there, as anywhere.
+    """
+    try:
+        import onnxscript  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"export_onnx needs the package {error.name!r}: pip install 'binaryduo[onnx]'"
+        ) from error
+    inputs = as_inputs(example_input)
+    if len(inputs) != 1:
+        raise ArgumentError(f"export_onnx takes a model with one input, not {len(inputs)}")
+    plain = standard_modules(model)
+    example = inputs[0].detach().cpu().float()
+    if len(example) == 1:  # the exporter would take a batch of one for a constant
+        example = torch.cat([example, example])
+    with torch.no_grad():
+        own = copied(model).cpu().float().eval()(example)
+        if not torch.equal(own, plain(example)):
+            raise GraphError(
+                f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
+                "values. A subclass of QuantAct, BinaryConv2d or BinaryLinear with a forward of its own, or a hook on "
+                "one, is the usual reason"
+            )
+    batch = torch.export.Dim("batch", min=1)
+    with _quiet():
+        program = torch.onnx.export(
+            plain,
+            (example,),
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=["images"],
+            output_names=["logits"],
+            dynamic_shapes=({0: batch},),
+            verbose=False,
+        )
+    assert program is not None
+    program.save(str(path))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's talk of packages that are not needed here, and of its own deprecations."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def standard_modules(model: nn.Module) -> nn.Module:
+    """A copy in evaluation mode in which our layers are replaced by plain ones that compute the same.
+
+    >>> standard_modules(nn.Sequential(QuantAct(3)))(torch.tensor([0.2, 0.3, 0.8])).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    plain = copied(model).cpu().float().eval()
+    if isinstance(plain, QuantAct):
+        return _replacement(plain)
+    for module in list(plain.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, QuantAct) or is_binary_weight(child):
+                setattr(module, name, _replacement(child))
+    return plain
+
+
+def _replacement(module: nn.Module) -> nn.Module:
+    if isinstance(module, QuantAct):
+        return nn.ReLU() if module.levels is None else _Levels(module.levels)
+    plain = copy.deepcopy(module)
+    assert isinstance(plain, nn.Conv2d | nn.Linear)
+    with torch.no_grad():
+        plain.weight.copy_(binarize_weight(plain.weight.detach()))
+    plain.__class__ = nn.Conv2d if isinstance(plain, nn.Conv2d) else nn.Linear
+    return plain

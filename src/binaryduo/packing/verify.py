@@ -1,0 +1,159 @@
+"""Does a program compute what its model computes? Checked operation by operation, before a file is written.
+
+Every operation of the NumPy reference is fed with the float64 model's own tensors, and the native executor's
+operations are compared with the reference's on the native executor's own tensors: so no error can hide behind
+another one, and none can grow from layer to layer. A bit may differ only where the value that it was made
+from lies within rounding of the threshold 1/2.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, fx, nn
+
+from binaryduo._common.float64 import AllFloat64
+from binaryduo.engine import reference
+from binaryduo.engine.program import Code, Flag, Op, Program, Storage
+from binaryduo.errors import GraphError
+from binaryduo.graph.tracing import copied
+
+FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
+FLOAT64_ROUNDING = 1e-9
+HALF_ROUNDING = 5e-3  # float16 weights
+
+Values = NDArray[Any]
+
+
+@dataclass
+class Checked:
+    """How much was compared: `close` bits differ, all of them within rounding of their threshold."""
+
+    operations: int = 0
+    bits: int = 0
+    close: int = 0
+
+
+class Recorder(fx.Interpreter):
+    """Keeps the value of every node."""
+
+    def __init__(self, model: nn.Module, graph: fx.Graph) -> None:
+        super().__init__(model, garbage_collect_values=False, graph=graph)
+        self.kept: dict[str, Tensor] = {}
+        self.sources: dict[str, str] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, Tensor):
+            self.kept[n.name] = value
+            if n.all_input_nodes:
+                self.sources[n.name] = n.all_input_nodes[0].name
+        return value
+
+
+def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, tolerance: float) -> Checked:
+    """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part."""
+    recorder = Recorder(copy.deepcopy(model).double().eval(), graph)
+    with AllFloat64(), torch.no_grad():
+        recorder.run(image.double())
+
+    def known(name: str, number: int) -> Values | None:
+        if name not in recorder.kept:
+            return None
+        c, h, w = program.tensors[number].shape
+        value = recorder.kept[name].detach().cpu().numpy().reshape(1, c, h, w)
+        return np.moveaxis(value, 1, -1)
+
+    def before(name: str, number: int) -> Values | None:
+        return known(recorder.sources[name], number) if name in recorder.sources else None
+
+    values: list[Values | None] = [known(t.name, i) for i, t in enumerate(program.tensors)]
+    return _compare(program, values, before, tolerance)
+
+
+def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tensor) -> None:
+    """Refuse a model whose graph (on `work`), an image at a time, is not the model: float64, on a batch of images.
+
+    What a trace misses shows here: a tensor changed in place under another name, an image that looks at others.
+    """
+    wide = copy.deepcopy(work).double().eval()
+    with AllFloat64(), torch.no_grad():
+        wanted = copied(model).cpu().double().eval()(images.double())
+        parts = []
+        for image in images.double():
+            recorder = Recorder(wide, graph)
+            parts.append(recorder.run(image.unsqueeze(0)))
+    found = torch.cat(parts)
+    size = max(1.0, float(wanted.abs().max()))
+    if found.shape != wanted.shape or not float((found - wanted).abs().max()) <= 1e-6 * size:
+        raise GraphError(
+            f"{type(model).__name__} cannot be packed: its traced graph gives other values than the model on a "
+            "batch of images. Tensors changed in place under two names, and operations across images, cannot be "
+            "followed. No file was written"
+        )
+
+
+def _compare(
+    program: Program,
+    values: list[Values | None],
+    before: Callable[[str, int], Values | None],
+    tolerance: float,
+) -> Checked:
+    result = Checked()
+    for op in program.ops:
+        for number, found in reference.step(program, op, values).items():
+            tensor, wanted = program.tensors[number], values[number]
+            if wanted is None:  # a tensor that the model does not have, as a pool's input in bits
+                values[number] = found
+                continue
+            result.operations += 1
+            if tensor.kind == Storage.FLOAT:
+                _same_floats(op, found, wanted, tolerance)
+                continue
+            result.bits += wanted.size
+            wrong = found != (wanted > 0.5)
+            if not wrong.any():
+                continue
+            source = before(tensor.name, number)
+            if source is None:
+                raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ")
+            bound = tolerance * max(1.0, float(np.abs(source).max()))
+            if op.flags & Flag.INTEGER_THRESHOLD:
+                bound = FLOAT64_ROUNDING
+            if (np.abs(source[wrong].astype(np.float64) - 0.5) > bound).any():
+                raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ, not all by rounding")
+            result.close += int(wrong.sum())
+    return result
+
+
+def check_native(program: Program, traced: list[Values], tolerance: float = FLOAT32_ROUNDING) -> None:
+    """Compare the native executor's tensors for one image with the reference, operation by operation."""
+    for op in program.ops:
+        for number, wanted in reference.step(program, op, list(traced)).items():
+            found = traced[number]
+            if program.tensors[number].kind == Storage.FLOAT:
+                _same_floats(op, found, wanted, tolerance)
+            elif (found != wanted).mean() > (0 if _exact(op) else 1e-3):  # rounding turns few float bits
+                raise _parted(op, "the native kernel's bits differ from the reference's")
+
+
+def _exact(op: Op) -> bool:
+    """Whether an operation's bits come from bits or integers alone, so that no rounding can turn them."""
+    return bool(op.flags & Flag.INTEGER_THRESHOLD) or op.code == Code.MAX_POOL
+
+
+def _same_floats(op: Op, found: Values, wanted: Values, tolerance: float) -> None:
+    difference = float(np.abs(found.astype(np.float64) - wanted).max(initial=0))
+    size = max(1.0, float(np.abs(wanted).max(initial=0)))
+    if not difference <= tolerance * size:
+        raise _parted(op, f"values up to {size:.3g} differ by {difference:.3g}")
+
+
+def _parted(op: Op, what: str) -> GraphError:
+    return GraphError(
+        f"the packed form of {op.name!r} does not agree with the model: {what}. No file was written"
+    )

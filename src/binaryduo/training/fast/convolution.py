@@ -1,0 +1,128 @@
+"""The engine "fast": 3×3 convolutions in training by Winograd's method.
+
+Only training uses it: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
+convolution by rounding (some 1e-6 of the largest output), as those of any other order of summation.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+try:
+    from binaryduo.training.fast import _winograd
+except ImportError:  # installed without its native part
+    _winograd = None  # type: ignore[assignment]
+
+SMALLEST = 16  # channels; below that the transforms cost more than they save
+
+
+def available() -> bool:
+    """Whether the native part is installed."""
+    return _winograd is not None
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+class _Convolution(torch.autograd.Function):
+    """x (N, Ci, H, W), weight (Co, Ci, 3, 3) -> (N, Co, H, W); stride 1, padding 1; float32 on the CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        x, w = _channels_last(x.detach()), _channels_last(weight.detach())
+        ctx.save_for_backward(x, w)
+        return _run(x, w, weight.shape[0], turned=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, w = ctx.saved_tensors
+        grad = _channels_last(grad)
+        dx = _run(grad, w, x.shape[1], turned=True) if ctx.needs_input_grad[0] else None
+        dw = None
+        if ctx.needs_input_grad[1]:
+            dw = torch.empty_like(w)
+            n, ci, height, width = x.shape
+            _winograd.weight_gradient(
+                x.data_ptr(),
+                grad.data_ptr(),
+                dw.data_ptr(),
+                n,
+                height,
+                width,
+                ci,
+                grad.shape[1],
+                torch.get_num_threads(),
+            )
+        return dx, dw
+
+
+def _run(x: Tensor, w: Tensor, channels: int, turned: bool) -> Tensor:
+    n, ci, height, width = x.shape
+    size = (n, channels, height, width)
+    y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+    threads = torch.get_num_threads()
+    _winograd.forward(
+        x.data_ptr(), w.data_ptr(), y.data_ptr(), n, height, width, ci, channels, turned, threads
+    )
+    return y
+
+
+def convolve(x: Tensor, weight: Tensor) -> Tensor:
+    """The 3×3 convolution with stride 1 and padding 1 of float32 tensors on the CPU."""
+    out: Tensor = _Convolution.apply(x, weight)  # type: ignore[no-untyped-call]
+    return out
+
+
+def suits(module: nn.Module) -> bool:
+    """Whether a module is a convolution that this method computes.
+
+    >>> suits(nn.Conv2d(64, 64, 3, padding=1)), suits(nn.Conv2d(3, 64, 3, padding=1))
+    (True, False)
+    """
+    return (
+        isinstance(module, nn.Conv2d)
+        and module.kernel_size == (3, 3)
+        and module.stride == (1, 1)
+        and module.padding in ((1, 1), "same")
+        and module.dilation == (1, 1)
+        and module.groups == 1
+        and module.padding_mode == "zeros"
+        and min(module.in_channels, module.out_channels) >= SMALLEST
+    )
+
+
+def install(model: nn.Module) -> int:
+    """Let the model's suitable convolutions use the fast method in training; returns how many.
+
+    The modules stay what they are: only the method that both nn.Conv2d and BinaryConv2d call is shadowed.
+    """
+    found = [module for module in model.modules() if suits(module)]
+    for module in found:
+        assert isinstance(module, nn.Conv2d)
+        module.__dict__["_conv_forward"] = _Shadow(module)
+    return len(found)
+
+
+def remove(model: nn.Module) -> None:
+    """Undo `install`."""
+    for module in model.modules():
+        module.__dict__.pop("_conv_forward", None)
+
+
+class _Shadow:
+    """A convolution's own `_conv_forward`, except in training on float32 CPU tensors."""
+
+    def __init__(self, module: nn.Conv2d) -> None:
+        self.module = module
+
+    def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        usual = input.dtype != torch.float32 or weight.dtype != torch.float32 or input.device.type != "cpu"
+        if usual or not self.module.training or input.dim() != 4:
+            own: Tensor = type(self.module)._conv_forward(self.module, input, weight, bias)
+            return own
+        out = convolve(input, weight)
+        return out if bias is None else out + bias.view(1, -1, 1, 1)

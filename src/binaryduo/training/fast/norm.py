@@ -1,0 +1,187 @@
+"""The engine "fast", its second part: BN and the quantized activation behind it as one operation in training.
+
+The normalised values are never stored: the forward pass writes levels, the backward pass computes the values
+again from BN's input. The copies of a decoupled network share one set of statistics, and their gradients one
+pass. Results differ from PyTorch's by rounding, so a value within rounding of a threshold may fall on the
+other side of it.
+"""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from binaryduo.errors import GraphError
+from binaryduo.graph.tracing import trace
+from binaryduo.nn import QuantAct
+from binaryduo.nn.copies import CopiedBatchNorm2d
+
+try:
+    from binaryduo.training.fast import _norm
+except ImportError:  # installed without its native part
+    _norm = None  # type: ignore[assignment]
+
+MARK = "_binaryduo_quantized"  # an attribute of tensors that are levels already
+
+
+def available() -> bool:
+    """Whether the native part is installed."""
+    return _norm is not None
+
+
+def _addresses(*tensors: Tensor) -> Any:
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+class _NormAct(torch.autograd.Function):
+    """x (N, C, H, W) -> levels (N, copies * C, H, W), mean (C,), variance (C,); float32 on the CPU."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, copies: int, levels: int, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x = x.detach().contiguous(memory_format=torch.channels_last)
+        weight, bias = weight.detach().contiguous(), bias.detach().contiguous()
+        n, channels, height, width = x.shape
+        size = (n, copies * channels, height, width)
+        # Of x's dtype and device, whatever the defaults are: the kernels write float32.
+        out = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
+        mean, var = x.new_empty(channels), x.new_empty(channels)
+        ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
+        before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
+        arguments: Any = [*before, eps, levels, *ctx.shape, *after, torch.get_num_threads()]
+        _norm.forward(*arguments)
+        ctx.save_for_backward(x, weight, bias, mean, var)
+        ctx.mark_non_differentiable(mean, var)
+        return out, mean, var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, bias, mean, var = ctx.saved_tensors
+        grad = grad.contiguous(memory_format=torch.channels_last)
+        dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
+        before, after = _addresses(x, grad, weight, bias, mean, var), _addresses(dx, dweight, dbias)
+        arguments: Any = [*before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()]
+        _norm.backward(*arguments)
+        return dx, dweight, dbias, None, None, None
+
+
+def normalise(
+    x: Tensor, weight: Tensor, bias: Tensor, copies: int, levels: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalise by the batch's own statistics and quantize; returns the levels, the mean and the variance."""
+    out: tuple[Tensor, Tensor, Tensor] = _NormAct.apply(x, weight, bias, copies, levels, eps)  # type: ignore[no-untyped-call]
+    return out
+
+
+def suits(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether a normalisation and the activation behind it are of the kinds that are computed together.
+
+    >>> suits(nn.BatchNorm2d(8), QuantAct(3)), suits(nn.BatchNorm2d(8), QuantAct(2, ste="swishsign"))
+    (True, False)
+    """
+    return (
+        type(norm) in (nn.BatchNorm2d, CopiedBatchNorm2d)  # not a synchronised one
+        and isinstance(norm, nn.BatchNorm2d)
+        and norm.affine
+        and norm.momentum is not None
+        and type(act) is QuantAct
+        and act.levels is not None
+        and act.ste == "relu1"
+        and act.slope in (None, 1.0)
+        and not act.soft
+    )
+
+
+def pairs(model: nn.Module) -> list[tuple[nn.BatchNorm2d, QuantAct]]:
+    """The normalisations of which an activation, and nothing else, reads the output in training.
+
+    >>> net = nn.Sequential(nn.BatchNorm2d(4), QuantAct(), nn.BatchNorm2d(4), nn.ReLU())
+    >>> pairs(net) == [(net[0], net[1])]
+    True
+    """
+    modes = {module: module.training for module in model.modules()}
+    try:
+        graph = trace(model.train())
+    except GraphError:
+        return []
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    calls = [node for node in graph.nodes if node.op == "call_module"]
+    modules = {node: model.get_submodule(str(node.target)) for node in calls}
+    used = Counter(id(module) for module in modules.values())
+    found = []
+    for node, norm in modules.items():
+        reader = next(iter(node.users), None)
+        act = modules.get(reader) if reader is not None and len(node.users) == 1 else None
+        if act is not None and suits(norm, act) and used[id(norm)] == used[id(act)] == 1:
+            found.append((norm, act))
+    return found  # type: ignore[return-value]
+
+
+def install(model: nn.Module) -> int:
+    """Let the model's pairs of normalisation and activation be one operation in training; returns how many.
+
+    The modules stay what they are: only their `forward` is shadowed.
+    """
+    found = pairs(model) if available() else []
+    for norm, act in found:
+        norm.__dict__["forward"] = _NormShadow(norm, act)
+        act.__dict__["forward"] = _ActShadow(act)
+    return len(found)
+
+
+def remove(model: nn.Module) -> None:
+    """Undo `install`."""
+    for module in model.modules():
+        if isinstance(module.__dict__.get("forward"), _NormShadow | _ActShadow):
+            del module.__dict__["forward"]
+
+
+def _watched(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether somebody's hook wants to see, or to change, what passes between the two."""
+    mine = (norm._forward_hooks, norm._backward_hooks, norm._backward_pre_hooks)
+    return any((*mine, act._forward_pre_hooks, act._backward_hooks, act._backward_pre_hooks))
+
+
+class _NormShadow:
+    """A normalisation's own forward, except in training on float32 CPU images: then its activation's too."""
+
+    def __init__(self, norm: nn.BatchNorm2d, act: QuantAct) -> None:
+        self.norm, self.act = norm, act
+
+    def __call__(self, x: Tensor) -> Tensor:
+        norm, act = self.norm, self.act
+        tensors = (x, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
+        if not (plain and norm.training and x.dim() == 4 and suits(norm, act)) or _watched(norm, act):
+            own: Tensor = type(norm).forward(norm, x)
+            return own
+        rows = x.numel() // x.shape[1]
+        if rows < 2 or x.shape[1] != norm.num_features:
+            return type(norm).forward(norm, x)  # which says what is wrong
+        copies = getattr(norm, "copies", 1)
+        assert act.levels is not None
+        out, mean, var = normalise(x, norm.weight, norm.bias, copies, act.levels, norm.eps)
+        if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
+            assert norm.momentum is not None
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.add_(1)
+            norm.running_mean.lerp_(mean, norm.momentum)
+            norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
+        setattr(out, MARK, True)
+        return out
+
+
+class _ActShadow:
+    """An activation's own forward, except for what comes quantized from its normalisation."""
+
+    def __init__(self, act: QuantAct) -> None:
+        self.act = act
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x if getattr(x, MARK, False) else type(self.act).forward(self.act, x)

@@ -1,0 +1,146 @@
+"""What is decided by measuring before a run begins; kept in every checkpoint and never measured again."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from binaryduo.data import Plan
+from binaryduo.data.in_memory import IGNORED
+from binaryduo.training import engines
+from binaryduo.training.devices import mean_over_processes
+from binaryduo.training.engines import say
+
+if TYPE_CHECKING:
+    from binaryduo.training.loop import Trainer
+
+TESTING_SHARE = 0.05  # of a budget
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The engine, the length of the run, how often it is tested, and what was measured to find them."""
+
+    engine: str
+    total_steps: int
+    test_every: int
+    measured: dict[str, float]
+
+
+def measure_open_settings(trainer: "Trainer") -> Measured:
+    """Decide all that the recipe leaves open."""
+    began = time.monotonic()
+    loop, stage, per_epoch = trainer.loop, trainer.stage, trainer.per_epoch
+    total = per_epoch * stage.epochs
+    engine: str = loop.engine
+    measured: dict[str, float] = {}
+    if stage.minutes is not None or engine == "auto":
+        engine, measured = _measure_engines(trainer, total)
+    every = 1 if loop.test_every is None else loop.test_every
+    if stage.minutes is not None:
+        testing = _seconds_of_a_test(trainer)
+        budget = 60 * stage.minutes - (time.monotonic() - began)
+        total, every = fit_budget(budget, measured[engine], per_epoch, testing, loop.test_every)
+        say(
+            f"{trainer.title}: {measured[engine]:.3f} s a step, {testing:.1f} s a test: {total} steps "
+            f"({total / per_epoch:.1f} epochs) in {stage.minutes:g} minutes, tested every {every} epochs"
+        )
+    return Measured(engine, total, every, measured)
+
+
+def fit_budget(
+    seconds: float, step: float, per_epoch: int, test: float, every: int | None = None
+) -> tuple[int, int]:
+    """(steps, epochs between tests) that fill a time: as many steps as it holds beside its tests.
+
+    Unless `every` says otherwise, testing takes about 5 % of the time.
+
+    >>> fit_budget(100.0, step=0.1, per_epoch=100, test=1.0)
+    (950, 2)
+    """
+    epochs = seconds / (step * per_epoch)
+    if every is None:
+        allowed = max(1.0, TESTING_SHARE * seconds / max(test, 1e-9))
+        every = max(1, math.ceil(epochs / allowed))
+    tests = max(1, math.ceil(epochs / every))
+    return max(1, round((seconds - tests * test) / step)), every
+
+
+def _measure_engines(trainer: "Trainer", total: int) -> tuple[str, dict[str, float]]:
+    """The fastest engine and the seconds a step that each took; the same answer in every process."""
+    loop, stage, fabric = trainer.loop, trainer.stage, trainer.fabric
+    engine: str = loop.engine
+    if engine == "auto" and fabric.world_size > 1:
+        engine = "eager"
+    candidates = ["eager"] if engine == "auto" else [engine]
+    if engine == "auto" and engines.fast_applies(trainer.model, fabric.device):
+        candidates.append("fast")
+    if candidates == ["eager"] and stage.minutes is None and not _may_compile(fabric.device, total, None):
+        return "eager", {}
+    step = _trial_step(trainer)
+    measured = engines.measure(trainer.model, candidates, step)
+    best = min(measured, key=lambda name: measured[name])
+    seconds = total * measured[best] if stage.minutes is None else 60 * stage.minutes
+    if engine == "auto" and _may_compile(fabric.device, total, seconds):
+        measured |= engines.measure(trainer.model, ["compile"], step)
+        best = min(measured, key=lambda name: measured[name])
+    if fabric.world_size > 1:
+        measured = {best: mean_over_processes(fabric, measured[best])}
+    if len(measured) > 1:
+        times = ", ".join(f"{name} {value:.3f}" for name, value in measured.items())
+        say(f"{trainer.title}: engine {best} (seconds a step: {times})")
+    return best, measured
+
+
+def _may_compile(device: torch.device, total: int, seconds: float | None) -> bool:
+    """Whether compiling is worth a try: on a GPU always, on a CPU for a long run."""
+    if device.type == "cuda":
+        return True
+    return total > 1000 if seconds is None else seconds > engines.COMPILE_PAYS_AFTER
+
+
+def _trial_step(trainer: "Trainer") -> Callable[[Callable[[Tensor], Tensor]], None]:
+    """Data, forward and backward pass of one step; no parameter changes."""
+    plan = Plan(trainer.loop.batch, True, trainer.loop.seed, 0, 0, 0, trainer.fabric.world_size)
+    batches = trainer.train.batches(plan)
+
+    def step(forward: Callable[[Tensor], Tensor]) -> None:
+        nonlocal batches
+        batch = next(batches, None)
+        if batch is None:
+            batches = trainer.train.batches(plan)
+            batch = next(batches)
+        like = next(trainer.model.parameters())
+        trainer.model.train()
+        with trainer.fabric.autocast():
+            logits = forward(batch.images.to(like.device, like.dtype))
+            loss = F.cross_entropy(logits, batch.labels.to(like.device), ignore_index=IGNORED)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for parameter in trainer.model.parameters():
+            parameter.grad = None
+        loss.item()
+
+    return step
+
+
+def _seconds_of_a_test(trainer: "Trainer") -> float:
+    """What one pass over the test split will take, from its second batch."""
+    if trainer.test is None:
+        return 0.0
+    like = next(trainer.model.parameters())
+    plan = Plan(trainer.loop.test_batch - trainer.loop.test_batch % trainer.fabric.world_size, False)
+    times = []
+    trainer.model.eval()
+    with torch.no_grad():
+        for number, batch in enumerate(trainer.test.batches(plan)):
+            start = time.perf_counter()
+            trainer.model(batch.images.to(like.device, like.dtype)).sum().item()
+            times.append(time.perf_counter() - start)
+            if number == 1:
+                break
+    return times[-1] * trainer.test.steps(plan) / trainer.fabric.world_size

@@ -1,0 +1,1 @@
+"""Couple, decouple, cost: a model in, another model or a table out."""

@@ -1,0 +1,314 @@
+"""Couple: the narrower network with more activation levels that is trained first (Section 5.2).
+
+Every channel group on which a quantized activation acts is narrowed to ⌊N / √(levels - 1)⌋, so that
+decoupling, which multiplies the weights behind an activation by levels - 1, gives about the baseline's
+number of weights again. A layer that reads narrowed channels but whose own output is not narrowed (a boundary
+layer) comes out √(levels - 1) times larger than the baseline's; its input is narrowed further until the
+decoupled network has no more weights than the baseline.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import fx, nn
+
+from binaryduo import nn as bnn
+from binaryduo.errors import ArgumentError, GraphError
+from binaryduo.graph.analysis import Analysis, Group, Segment, analyse, refuse_shared
+from binaryduo.graph.operations import Kind
+from binaryduo.graph.rewriting import channel_size, set_channel_size, to_module
+from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
+from binaryduo.nn.padding import PadChannels
+from binaryduo.ste import check_levels
+from binaryduo.transform.carrying import TOPOLOGIES, Topology
+
+
+def coupled_width(n: int, levels: int = 3) -> int:
+    """⌊n / √(levels - 1)⌋, and at least 1: how wide a coupled layer is (Section 5.2).
+
+    >>> [coupled_width(n) for n in (64, 128, 512)]
+    [45, 90, 362]
+    """
+    check_levels(levels)
+    return max(1, math.isqrt(n * n // (levels - 1)))
+
+
+@dataclass
+class Coupling:
+    """What `couple` did and why: kept on the result as `model.coupling`; print it to be told.
+
+    `widths` maps each layer that changed to its number of outputs before and after. `decoupled_weights` is
+    exact for "duo" and an upper bound for "quad".
+    """
+
+    levels: int
+    topology: str
+    widths: dict[str, tuple[int, int]]
+    baseline_weights: int
+    decoupled_weights: int
+    reasons: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"coupled ({self.topology}, {self.levels} levels)"]
+        lines += [f"  {name}: {before} -> {after}" for name, (before, after) in self.widths.items()]
+        lines += [f"  {reason}" for reason in self.reasons]
+        lines.append(
+            f"  decoupled it will have {self.decoupled_weights:,} weights, "
+            f"the baseline has {self.baseline_weights:,}"
+        )
+        return "\n".join(lines)
+
+
+def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topology = "duo") -> nn.Module:
+    """A new, narrower model with `levels` activation levels, freshly initialised; the argument is unchanged.
+
+    Decoupled, it has no more weights than the model. `topology="quad"` (BinaryDuo-Q) divides the widths by
+    levels - 1, so that decoupling gives the model's own architecture. The result has an attribute `coupling`
+    that explains the widths.
+
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
+    >>> couple(net, torch.rand(1, 4))[0].out_features
+    5
+    """
+    check_levels(levels)
+    if levels < 3:
+        raise ArgumentError("a coupled network needs 3 or more levels: 2 is the binary baseline itself")
+    if topology not in TOPOLOGIES:
+        raise ArgumentError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {topology!r}")
+    inputs = as_inputs(example_input)
+    model = unwrap(model)
+    if isinstance(getattr(model, "coupling", None), Coupling):
+        raise GraphError(f"{type(model).__name__} is coupled already: couple the binary baseline instead")
+    analysis = analyse(model, inputs)
+    check_training_path(model, len(inputs))
+    refuse_shared(analysis)
+    if next(analysis.of_kind(Kind.QUANT), None) is None:
+        raise GraphError(
+            f"{type(model).__name__} has no quantized activation to couple: use bd.nn.QuantAct(levels=2)"
+        )
+    widths = _Widths(analysis, levels, topology)
+    coupling = widths.choose()
+    result = _narrow(analysis, widths, levels)
+    bnn.initialise(result)
+    result.coupling = coupling  # type: ignore[assignment]
+    analyse(result, inputs)  # refuses, by name, what does not fit together
+    return result
+
+
+class _Widths:
+    """Chooses the new width of every channel group."""
+
+    def __init__(self, analysis: Analysis, levels: int, topology: Topology) -> None:
+        self.analysis, self.copies, self.quad = analysis, levels - 1, topology == "quad"
+        self.levels, self.topology = levels, topology
+        self.layers = list(analysis.of_kind(Kind.LAYER))
+        self.narrowed = [g for g in analysis.groups() if g.quantized and g.fixed is None]
+        self.new = {id(g): g.size for g in analysis.groups()}
+        for group in self.narrowed:
+            width = group.size // self.copies if self.quad else coupled_width(group.size, levels)
+            self.new[id(group)] = self._divisible(group, width)
+
+    @staticmethod
+    def _divisible(group: Group, width: int) -> int:
+        return max(group.divisor, width // group.divisor * group.divisor)
+
+    def width(self, node: fx.Node) -> int:
+        """How many channels a tensor has in the coupled network."""
+        return sum(self._new_size(s) for s in self.analysis.info[node].segments)
+
+    def inputs(self, layer: fx.Node) -> int:
+        """How many inputs a layer has in the coupled network."""
+        if self.analysis.reads_channels(layer):
+            return self.width(self.analysis.tensor_inputs(layer)[0])
+        module = self.analysis.module(layer)
+        return int(module.in_features if isinstance(module, nn.Linear) else module.in_channels)  # type: ignore
+
+    def _new_size(self, segment: Segment) -> int:
+        return sum(self.new[id(leaf)] for leaf in segment.group.leaves()) * segment.scale
+
+    def weights(self, node: fx.Node, decoupled: bool) -> int:
+        """How many weights a layer has: in the baseline, or in the decoupled network that is to come."""
+        layer = self.analysis.module(node)
+        weight = layer.get_parameter("weight")
+        if not decoupled:
+            return weight.numel()
+        kernel = math.prod(weight.shape[2:])
+        source = self.analysis.info[self.analysis.tensor_inputs(node)[0]]
+        groups = getattr(layer, "groups", 1)
+        counts = []
+        for s in source.segments:
+            split = s.levels is not None or (self.quad and s.spread)
+            counts.append((self._new_size(s), self.copies if split else 1))
+        if (
+            bnn.is_binary_weight(layer) or groups > 1
+        ):  # one scale, or one run: plain channels are replicated too
+            most = max(c for _, c in counts)
+            counts = [(n, most) for n, _ in counts]
+        fan_in = sum(n * c for n, c in counts) if self.analysis.reads_channels(node) else self.inputs(node)
+        out = self.analysis.info[node].segments[0]
+        fan_out = self._new_size(out) * (self.copies if self.quad and out.spread and groups == 1 else 1)
+        if _is_depthwise(layer):
+            groups = self.inputs(node)  # depthwise stays depthwise
+        return fan_in // groups * fan_out * kernel
+
+    def total(self, decoupled: bool) -> int:
+        return sum(self.weights(node, decoupled) for node in self.layers)
+
+    def boundary_cost(self, group: Group) -> int:
+        """The decoupled weights of the layers that read this group's activations and are not narrowed."""
+        cost = 0
+        for node in self.layers:
+            source = self.analysis.info[self.analysis.tensor_inputs(node)[0]]
+            reads = any(s.levels is not None and group in s.group.leaves() for s in source.segments)
+            out = self.analysis.info[node].segments[0].group.leaves()
+            if reads and not any(g in self.narrowed for g in out):
+                cost += self.weights(node, decoupled=True)
+        return cost
+
+    def choose(self) -> Coupling:
+        budget = self.total(decoupled=False)
+        reasons: list[str] = []
+        if not self.narrowed:
+            reasons.append("no width can be changed: " + "; ".join(self._pinned()))
+        # Boundary layers first, the costliest before the others; each at most until it is as small as in
+        # the baseline. Where that is not enough, all narrowed groups, the one that lost least first.
+        boundary = sorted(
+            (g for g in self.narrowed if self.boundary_cost(g)), key=self.boundary_cost, reverse=True
+        )
+        for group in boundary:
+            self._shrink(group, budget, group.size // self.copies, reasons, self.boundary_cost(group))
+        before = dict(self.new)
+        while self.total(decoupled=True) > budget:
+            able = [g for g in self.narrowed if self.new[id(g)] > g.divisor]
+            if not able:
+                break
+            widest = max(able, key=lambda g: self.new[id(g)] / g.size)
+            self.new[id(widest)] -= widest.divisor
+        for group in self.narrowed:
+            if self.new[id(group)] != before[id(group)]:
+                reasons.append(
+                    f"{group.name}: narrowed further, {before[id(group)]} -> {self.new[id(group)]}, because "
+                    f"the boundary layers alone could not save enough"
+                )
+        total = self.total(decoupled=True)
+        if total > budget:
+            raise GraphError(
+                f"the decoupled network would have {total:,} weights, more than the baseline's {budget:,}, "
+                f"and nothing is left to narrow: {'; '.join(self._pinned()) or 'all widths are 1'}"
+            )
+        changed = {
+            node.target: (self.analysis.info[node].shape[self.analysis.info[node].dim], self.width(node))
+            for node in self.layers
+        }
+        widths = {str(name): pair for name, pair in changed.items() if pair[0] != pair[1]}
+        return Coupling(self.levels, self.topology, widths, budget, total, reasons)
+
+    def _pinned(self) -> list[str]:
+        return [
+            f"{g.name!r} keeps its width because {g.fixed}"
+            for g in self.analysis.groups()
+            if g.quantized and g.fixed
+        ]
+
+    def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int) -> None:
+        """Narrow one group to the largest width that fits the budget, or to `least`."""
+        before = self.new[id(group)]
+        while self.total(decoupled=True) > budget and self.new[id(group)] - group.divisor >= max(least, 1):
+            self.new[id(group)] -= group.divisor
+        after = self.new[id(group)]
+        if after != before:
+            reasons.append(
+                f"{group.name}: narrowed further, {before} -> {after}, because the layer behind it is not "
+                f"narrowed and would cost {cost:,} weights"
+            )
+
+
+def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
+    """Give the analysis' copy of the model its new widths and levels."""
+    for node in widths.layers:
+        _resize_layer(analysis.module(node), widths.inputs(node), widths.width(node))
+    for node in analysis.of_kind(Kind.NORM):
+        _resize_norm(analysis.module(node), widths.width(node))
+    for module in analysis.model.modules():  # those that run in training only, too
+        if isinstance(module, bnn.QuantAct) and module.levels is not None:
+            module.levels = levels
+    edits: list[tuple[fx.Node, int]] = []
+    pads: list[tuple[fx.Node, list[Any]]] = []
+    for node in analysis.of_kind(Kind.RESHAPE):
+        before, after = sum(s.size for s in analysis.info[node].segments), widths.width(node)
+        if before != after and channel_size(node, analysis.info[node].dim) == before:
+            edits.append((node, after))
+    for node in analysis.of_kind(Kind.PAD):
+        source = analysis.tensor_inputs(node)[0]
+        extra = widths.width(node) - widths.width(source)
+        if extra < 0:
+            raise GraphError(f"the zero-padding {node.name!r} would have to remove {-extra} channels")
+        if node.op == "call_module":
+            module = analysis.module(node)
+            assert isinstance(module, PadChannels)
+            module.channels = widths.width(node)
+        else:
+            amounts = _new_padding(node, len(analysis.info[source].shape), extra)
+            if amounts is not None:
+                pads.append((node, amounts))
+    if not edits and not pads:
+        return analysis.model
+    for node, after in edits:
+        set_channel_size(node, analysis.info[node].dim, after)
+    for node, amounts in pads:
+        if "pad" in node.kwargs:
+            node.kwargs = {**node.kwargs, "pad": amounts}
+        else:
+            node.args = (node.args[0], amounts, *node.args[2:])
+    return to_module(analysis.model, analysis.graph)
+
+
+def _new_padding(node: fx.Node, ndim: int, extra: int) -> list[Any] | None:
+    """F.pad's amounts with the channels' share made to add up to `extra`; None where they are not literal."""
+    amounts = list(node.kwargs.get("pad", node.args[1] if len(node.args) > 1 else ()))  # type: ignore[arg-type]
+    at = 2 * (ndim - 2)  # pairs are given from the last dimension backwards; channels are dimension 1
+    if len(amounts) < at + 2 or not all(isinstance(a, int) for a in amounts):
+        return None
+    front, back = amounts[at], amounts[at + 1]
+    if front + back == extra:
+        return None
+    first = extra * front // (front + back) if front + back else 0
+    return [*amounts[:at], first, extra - first, *amounts[at + 2 :]]
+
+
+def _is_depthwise(layer: nn.Module) -> bool:
+    """Whether each channel is convolved for itself, one in and one out."""
+    if not isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return False
+    return layer.groups > 1 and layer.groups == layer.in_channels == layer.out_channels
+
+
+def _resize_layer(layer: nn.Module, inputs: int, outputs: int) -> None:
+    weight = layer.get_parameter("weight")
+    if isinstance(layer, nn.Linear):
+        layer.in_features, layer.out_features = inputs, outputs
+        shape = (outputs, inputs)
+    else:
+        assert isinstance(layer, nn.Conv1d | nn.Conv2d)
+        if _is_depthwise(layer):
+            layer.groups = inputs  # depthwise stays depthwise
+        layer.in_channels, layer.out_channels = inputs, outputs
+        shape = (outputs, inputs // layer.groups, *weight.shape[2:])
+    layer.weight = nn.Parameter(weight.new_empty(shape), requires_grad=weight.requires_grad)
+    if layer.bias is not None:
+        bias = layer.get_parameter("bias")
+        layer.bias = nn.Parameter(bias.new_empty(outputs), requires_grad=bias.requires_grad)
+
+
+def _resize_norm(norm: nn.Module, size: int) -> None:
+    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
+    norm.num_features = size
+    for name in ("weight", "bias"):
+        old = getattr(norm, name)
+        if old is not None:
+            setattr(norm, name, nn.Parameter(old.new_empty(size), requires_grad=old.requires_grad))
+    for name in ("running_mean", "running_var"):
+        old = getattr(norm, name)
+        if old is not None:
+            setattr(norm, name, old.new_empty(size))

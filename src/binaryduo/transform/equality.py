@@ -1,0 +1,241 @@
+"""How equal a decoupled network is to the coupled one it was made from, and how equal it could be.
+
+In float64 the two agree to rounding. In float32 the same sums are added in another order, so a pre-activation
+that lies within rounding of a threshold can flip, and a flip can change a prediction. `compare` counts the
+flips on the example and holds each one that started in an image (before any other flip there) against a bound
+on the rounding error of its pre-activation.
+"""
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from binaryduo import nn as bnn
+from binaryduo.errors import GraphError
+from binaryduo.graph.analysis import Analysis, analyse
+from binaryduo.graph.operations import Kind
+from binaryduo.graph.tracing import tensors_in
+from binaryduo.ste import thresholds
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was measured on the example input."""
+
+    images: int
+    activations: int  # activation values compared
+    flips: int  # of them, how many have another level
+    started: int  # flips before which nothing had flipped in their image
+    farthest: float  # the farthest of those from its threshold, as a share of the rounding bound: at most 1
+    changed_predictions: int
+    largest_difference: float  # of the outputs, relative to the largest output, in the model's precision
+    largest_difference_float64: float  # the same with everything in float64
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.flips} of {self.activations} activations flipped, "
+            f"{self.changed_predictions} of {self.images} predictions changed; "
+            f"largest difference {self.largest_difference:.2g} "
+            f"({self.largest_difference_float64:.2g} in float64)"
+        )
+        if self.started:
+            text += (
+                f"; {self.started} flips started, the farthest at {self.farthest:.2f} of the rounding bound"
+            )
+        return text
+
+
+@dataclass(frozen=True)
+class Decoupling:
+    """What `decouple` did: kept on the result as `model.decoupling`.
+
+    `names` maps each parameter of the coupled network to the one that took its place.
+    """
+
+    topology: str
+    names: dict[str, str]
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return f"decoupled ({self.topology}): {self.comparison}"
+
+
+def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...], exact: float) -> Comparison:
+    """Run both networks on the inputs and count the differences; `exact` is the difference in float64.
+
+    Raises GraphError if a flip started farther from its threshold than rounding can reach.
+    """
+    a, before, levels = _run(coupled, inputs)
+    b, after, _ = _run(decoupled, inputs)
+    images = int(inputs[0].shape[0])
+    clean = torch.ones(images, dtype=torch.bool, device=inputs[0].device)  # images without a flip so far
+    flips = started = activations = 0
+    farthest, bounds = 0.0, None
+    for number, ((pre, out), (_, bits)) in enumerate(zip(before, after, strict=True)):
+        flipped = _levels(out, levels[number]) != _bit_sum(bits, out)
+        activations += out.numel()
+        if not bool(flipped.any()):
+            continue
+        flips += int(flipped.sum())
+        if len(flipped) != images:  # images are not told apart here: take them as one
+            clean = clean.all().expand(len(flipped)).clone()
+        roots = flipped & clean.view(-1, *[1] * (flipped.dim() - 1))
+        if bool(roots.any()):
+            started += int(roots.sum())
+            bounds = _Bounds(coupled, inputs).acts if bounds is None else bounds
+            steps = torch.tensor(thresholds(levels[number]), device=pre.device, dtype=pre.dtype)
+            distance = (pre[roots].unsqueeze(-1) - steps).abs().amin(-1)
+            farthest = max(farthest, float((distance / bounds[number][roots]).max()))
+        clean &= ~flipped.flatten(1).any(1)
+        if len(clean) != images:
+            clean = clean.all().expand(images).clone()
+    if farthest > 1:
+        raise GraphError(
+            f"decoupling changed an activation whose input is {farthest:.1f} times farther from its "
+            f"threshold than rounding can reach: the result would not be the same function"
+        )
+    return Comparison(
+        images, activations, flips, started, farthest, _changed(a, b), relative_difference(a, b), exact
+    )
+
+
+def relative_difference(a: Any, b: Any) -> float:
+    """The largest difference of two outputs (tensors, or nested tuples), relative to the largest value.
+
+    >>> relative_difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
+    0.25
+    """
+    pairs = list(zip(tensors_in(a), tensors_in(b), strict=True))
+    worst = 0.0
+    for u, v in pairs:
+        if u.shape != v.shape:
+            return float("inf")
+        if u.numel():
+            u, v = u.double(), v.double()
+            worst = max(worst, float((u - v).abs().max() / u.abs().max().clamp_min(1e-300)))
+    return worst
+
+
+def _changed(a: Any, b: Any) -> int:
+    if isinstance(a, Tensor) and a.dim() == 2 and a.shape == b.shape:
+        return int((a.argmax(1) != b.argmax(1)).sum())
+    return 0
+
+
+def _run(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[tuple[Tensor, Tensor]], list[int]]:
+    """The output, each activation's input and output in the order of execution, and their levels."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    levels: list[int] = []
+    work = copy.deepcopy(model).eval()
+
+    def note(module: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
+        if isinstance(module, bnn.QuantAct) and module.levels is not None:
+            seen.append((args[0], out))
+            levels.append(module.levels)
+
+    for module in work.modules():
+        if isinstance(module, bnn.QuantAct):
+            module.register_forward_hook(note)
+    with torch.no_grad():
+        return work(*inputs), seen, levels
+
+
+def _levels(out: Tensor, levels: int) -> Tensor:
+    return (out * (levels - 1)).round()
+
+
+def _bit_sum(bits: Tensor, like: Tensor) -> Tensor:
+    """The level that the copies' bits stand for: their sum, over the dimension that is longer than before."""
+    for dim, (have, want) in enumerate(zip(bits.shape, like.shape, strict=True)):
+        if have != want:
+            split = bits.view(*bits.shape[:dim], have // want, want, *bits.shape[dim + 1 :])
+            return split.sum(dim)
+    return bits
+
+
+class _Bounds(fx.Interpreter):
+    """Runs the coupled network and bounds, for each activation, how far two orders of summation can differ.
+
+    Each node gets an error tensor beside its value. With u the unit roundoff: a layer with fan-in n adds
+    (n + 2) u Σ|w||x| and passes its input's error on through |w|; BN adds 4 u (|a|(|x| + |mean|) + |bias|);
+    an addition adds the errors and one rounding; an activation starts again from 0 (nothing has flipped).
+    Both networks commit such an error, and the decoupled one has up to `copies` times the terms, hence the
+    factor 2 · copies. Operations that are not known pass their error on unchanged.
+    """
+
+    def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.analysis: Analysis = analyse(model, inputs)
+        work = self.analysis.model.eval()
+        super().__init__(work, graph=self.analysis.graph)
+        self.errors: dict[fx.Node, Tensor] = {}
+        self.acts: list[Tensor] = []
+        self.values: dict[fx.Node, Any] = {}
+        self.extra_traceback = False
+        with torch.no_grad():
+            self.run(*inputs)
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        self.values[n] = value
+        if isinstance(value, Tensor):
+            self.errors[n] = self._error(n, value)
+        return value
+
+    def _error(self, node: fx.Node, out: Tensor) -> Tensor:
+        info = self.analysis.info[node]
+        u = torch.finfo(out.dtype).eps / 2 if out.is_floating_point() else 0.0
+        sources = self.analysis.tensor_inputs(node)
+        if not sources:
+            return torch.zeros_like(out)
+        x = self.values[sources[0]]
+        error = self.errors.get(sources[0], torch.zeros_like(out))
+        module = self.analysis.module(node) if node.op == "call_module" else None
+        if info.kind is Kind.QUANT:
+            assert isinstance(module, bnn.QuantAct)
+            assert module.levels is not None
+            floor = 4 * u * (x.abs() + 1)
+            self.acts.append((2 * (module.levels - 1) * error + floor).clamp_min(torch.finfo(out.dtype).tiny))
+            return torch.zeros_like(out)
+        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
+            terms = module.weight[0].numel() + 2
+            size = self._with_weights_abs(module, x.abs())
+            return terms * u * size + self._with_weights_abs(module, error, bias=False)
+        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_var is not None:
+            shape = (1, -1) + (1,) * (x.dim() - 2)
+            gain = (module.running_var + module.eps).rsqrt()
+            gain = gain if module.weight is None else gain * module.weight.abs()
+            bias = torch.zeros_like(gain) if module.bias is None else module.bias.abs()
+            assert module.running_mean is not None
+            mean = module.running_mean.abs()
+            inner = gain.view(shape) * (x.abs() + mean.view(shape)) + bias.view(shape)
+            grown: Tensor = 4 * u * inner + gain.view(shape) * error
+            return grown
+        if info.kind is Kind.ADD:
+            total = error * 1
+            for source in sources[1:]:
+                total = total + self.errors[source]
+            return total + u * out.abs()
+        if info.kind in (Kind.POOL, Kind.WEIGHTED, Kind.RESHAPE) and node.op == "call_module":
+            assert module is not None
+            pooled: Tensor = module(error)
+            return pooled + 4 * u * out.abs()
+        known = [self.errors[s] for s in sources if s in self.errors]  # not for tuples of tensors
+        widest = max((float(error.max()) for error in known if error.numel()), default=0.0)
+        return torch.full_like(out, widest) + 4 * u * out.abs()
+
+    @staticmethod
+    def _with_weights_abs(layer: nn.Module, x: Tensor, bias: bool = True) -> Tensor:
+        clone = copy.copy(layer)
+        clone._parameters = dict(layer._parameters)
+        weight = layer.get_parameter("weight").abs()
+        if bnn.is_binary_weight(layer):
+            weight = torch.full_like(weight, float(weight.mean()))
+        clone._parameters["weight"] = nn.Parameter(weight, requires_grad=False)
+        old = layer._parameters["bias"]
+        clone._parameters["bias"] = (
+            nn.Parameter(old.abs(), requires_grad=False) if bias and old is not None else None
+        )
+        return clone(x)  # type: ignore[no-any-return]

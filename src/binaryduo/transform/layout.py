@@ -1,0 +1,131 @@
+"""Where each channel of a decoupled tensor comes from, and the modules that turn one layout into another.
+
+A tensor of the coupled network is a run of segments. In the decoupled network each segment holds its channels
+`copies` times, blocked. A `State` says what the copies are: the plain value, bits whose mean is the value, or
+the value plus a multiple of the shifts.
+"""
+
+from dataclasses import dataclass
+from math import lcm
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.nn.copies import AverageCopies, ReplicateCopies, SelectChannels, shift_vector
+
+
+@dataclass(frozen=True)
+class State:
+    """How a coupled tensor appears in the decoupled network.
+
+    `parts` is one (channels, copies) for each segment. `shift` is None where the mean of the copies is the
+    coupled value but no single copy is known (bits); else copy i is the value plus `shift` times s_i.
+
+    >>> State(((3, 2),), shift=1).channels
+    6
+    """
+
+    parts: tuple[tuple[int, int], ...]
+    shift: int | None = 0
+
+    @property
+    def channels(self) -> int:
+        return sum(size * copies for size, copies in self.parts)
+
+    @property
+    def plain(self) -> bool:
+        return all(copies == 1 for _, copies in self.parts)
+
+    @property
+    def copies(self) -> int:
+        """How often each channel is there; 0 where that differs between segments."""
+        counts = {copies for _, copies in self.parts}
+        return counts.pop() if len(counts) == 1 else 0
+
+    def sources(self) -> Tensor:
+        """For each decoupled channel, the coupled channel it is a copy of. Shape (channels,).
+
+        >>> State(((2, 2), (1, 1))).sources().tolist()
+        [0, 1, 0, 1, 2]
+        """
+        runs, start = [], 0
+        for size, copies in self.parts:
+            runs.append(torch.arange(start, start + size).repeat(copies))
+            start += size
+        return torch.cat(runs)
+
+    def counts(self) -> Tensor:
+        """For each coupled channel, how many copies it has.
+
+        >>> State(((2, 2), (1, 1))).counts().tolist()
+        [2, 2, 1]
+        """
+        return torch.cat([torch.full((size,), copies) for size, copies in self.parts])
+
+    @property
+    def evenly(self) -> int:
+        """The fewest rows in which every copy of every channel can appear equally often.
+
+        >>> State(((2, 2), (1, 3))).evenly
+        6
+        """
+        return lcm(*(copies for _, copies in self.parts))
+
+    def blocked(self) -> Tensor:
+        """The index that picks, in `evenly` rows, a copy of every channel; each copy is picked equally often.
+
+        >>> State(((2, 2), (1, 1))).blocked().tolist()
+        [0, 1, 4, 2, 3, 4]
+        """
+        rows = []
+        for row in range(self.evenly):
+            at = 0
+            for size, have in self.parts:
+                rows.append(torch.arange(size) + at + size * (row % have))
+                at += size * have
+        return torch.cat(rows)
+
+
+def plain(size: int) -> State:
+    """The state of a tensor that is the same in both networks."""
+    return State(((size, 1),), 0)
+
+
+def convert(source: State, target: State, dim: int, like: Tensor) -> list[nn.Module]:
+    """The modules that bring a tensor from one state to another; none if it is there already.
+
+    >>> convert(State(((4, 2),), None), plain(4), 1, torch.empty(0))
+    [AverageCopies(copies=2)]
+    """
+    if source == target:
+        return []
+    if source.plain and target.plain:
+        return []
+    if target.plain:
+        index = None if len(source.parts) == 1 else source.blocked().to(like.device)
+        return [AverageCopies(source.evenly, index, dim)]
+    if target.shift is None:
+        raise AssertionError("bits cannot be made from anything but an activation")
+    size, copies = target.parts[0]
+    if source.parts == target.parts and source.shift is not None:
+        return [ReplicateCopies(shift_vector(size, copies, target.shift - source.shift, like), 1, dim)]
+    first = [] if source.plain else convert(source, plain(size), dim, like)
+    bias = None if target.shift == 0 else shift_vector(size, copies, target.shift, like)
+    return [*first, ReplicateCopies(bias, copies, dim)]
+
+
+def select(source: State, groups: int, dim: int, device: torch.device) -> tuple[list[nn.Module], State]:
+    """Make every channel appear equally often, and each of `groups` groups of channels stand together.
+
+    A layer with binary weights has one scale, so it cannot halve only some of its weights; a grouped
+    convolution reads each group from one run of channels.
+    """
+    size = sum(n for n, _ in source.parts)
+    if source.plain:
+        return [], source
+    if groups == 1 and source.copies:
+        return [], source
+    copies = source.evenly
+    index = source.blocked().view(copies, groups, size // groups).transpose(0, 1).reshape(-1)
+    target = State(((size // groups, copies),) * groups, source.shift)
+    return [SelectChannels(index.to(device), dim)], target

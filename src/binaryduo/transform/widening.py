@@ -1,0 +1,63 @@
+"""Layers and BNs that take or give several copies of their channels, changed in place."""
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.nn.copies import shift_vector
+from binaryduo.transform.layout import State
+
+
+def _parameter(value: Tensor, like: Tensor) -> nn.Parameter:
+    return nn.Parameter(value.contiguous(), requires_grad=like.requires_grad)
+
+
+@torch.no_grad()
+def widen_input(layer: nn.Conv1d | nn.Conv2d | nn.Linear, state: State, groups: int) -> None:
+    """Repeat the weights for each copy of their input and divide them among the copies."""
+    weight = layer.weight
+    if groups == 1:
+        divided = weight / state.counts().to(weight).view(1, -1, *[1] * (weight.dim() - 2))
+        wide = divided.index_select(1, state.sources().to(weight.device))
+    else:  # every group's copies stand together: (out, in/groups) -> (out, copies * in/groups)
+        copies = state.copies
+        wide = (weight / copies).repeat(1, copies, *[1] * (weight.dim() - 2))
+    layer.weight = _parameter(wide, weight)
+    if isinstance(layer, nn.Linear):
+        layer.in_features = wide.shape[1]
+    else:
+        layer.in_channels = wide.shape[1] * groups
+
+
+@torch.no_grad()
+def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, times: int) -> None:
+    """Repeat the layer's outputs, with the shift in the bias if there is any to carry."""
+    weight, size = layer.weight, layer.weight.shape[0]
+    layer.weight = _parameter(weight.repeat(copies, *[1] * (weight.dim() - 1)), weight)
+    if layer.bias is not None or times != 0:
+        old = torch.zeros(size).to(weight) if layer.bias is None else layer.bias
+        new = old.repeat(copies) + shift_vector(size, copies, times, weight)
+        layer.bias = _parameter(new, weight if layer.bias is None else layer.bias)
+    if isinstance(layer, nn.Linear):
+        layer.out_features = size * copies
+    else:
+        layer.out_channels = size * copies
+
+
+@torch.no_grad()
+def widen_norm(
+    norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, times: int, incoming: int, like: Tensor
+) -> None:
+    """An ordinary BN over all copies; the shift that its input carries moves into the mean."""
+    size = norm.num_features
+    like = next((t for t in (norm.weight, norm.bias, norm.running_mean) if t is not None), like)
+    shift = shift_vector(size, copies, 1, like)
+    norm.num_features = size * copies
+    if norm.running_mean is not None and norm.running_var is not None:
+        norm.running_mean = norm.running_mean.repeat(copies) + incoming * shift
+        norm.running_var = norm.running_var.repeat(copies)
+    norm.affine = True
+    weight, bias = norm.weight, norm.bias
+    one = nn.Parameter(like.new_ones(size)) if weight is None else weight
+    norm.weight = _parameter(one.repeat(copies), one)
+    zero = nn.Parameter(like.new_zeros(size), requires_grad=one.requires_grad) if bias is None else bias
+    norm.bias = _parameter(zero.repeat(copies) + times * shift, zero)
