@@ -241,7 +241,7 @@ def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float
 def _evaluator(net: nn.Module, names: list[str], inputs: Tensor) -> Evaluator:
     """The fast way where it can be taken, tried out on a few samples; whole forward passes elsewhere."""
     try:
-        found = SuffixEvaluator(net, names)
+        found = SuffixEvaluator(net, names, inputs[:4])
         differs = disagreement(net, names, inputs[:4])
         problem = f"layer {differs!r} gives other values" if differs else ""
     except ArgumentError:

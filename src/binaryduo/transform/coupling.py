@@ -16,7 +16,8 @@ from torch import fx, nn
 from binaryduo import nn as bnn
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.graph.analysis import Analysis, Group, Segment, analyse, refuse_shared
-from binaryduo.graph.operations import Kind
+from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.rewriting import channel_size, set_channel_size, to_module
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
 from binaryduo.nn.padding import PadChannels
@@ -126,6 +127,18 @@ class _Widths:
 
     def _new_size(self, segment: Segment) -> int:
         return sum(self.new[id(leaf)] for leaf in segment.group.leaves()) * segment.scale
+
+    def bounds(self, node: fx.Node) -> tuple[int, int]:
+        """Where a slice of channels begins and ends in the coupled network."""
+        call = self.analysis.info[node].call
+        source, first = self.analysis.info[call.sources[0]], selected_channels(call)[0]
+        old = new = 0
+        for segment in source.segments:
+            for leaf in segment.group.leaves():
+                if old < first:
+                    new += self.new[id(leaf)] * segment.scale
+                old += leaf.size * segment.scale
+        return new, new + self.width(node)
 
     def weights(self, node: fx.Node, decoupled: bool) -> int:
         """How many weights a layer has: in the baseline, or in the decoupled network that is to come."""
@@ -237,8 +250,13 @@ def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
     pads: list[tuple[fx.Node, list[Any]]] = []
     for node in analysis.of_kind(Kind.RESHAPE):
         before, after = sum(s.size for s in analysis.info[node].segments), widths.width(node)
-        if before != after and channel_size(node, analysis.info[node].dim) == before:
+        if before != after and channel_size(analysis.info[node].call, analysis.info[node].dim) == before:
             edits.append((node, after))
+    slices = [
+        (node, *widths.bounds(node))
+        for node in analysis.of_kind(Kind.SELECT)
+        if widths.width(analysis.tensor_inputs(node)[0]) != analysis.info[node].call.shapes[0][1]
+    ]
     for node in analysis.of_kind(Kind.PAD):
         source = analysis.tensor_inputs(node)[0]
         extra = widths.width(node) - widths.width(source)
@@ -249,26 +267,27 @@ def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
             assert isinstance(module, PadChannels)
             module.channels = widths.width(node)
         else:
-            amounts = _new_padding(node, len(analysis.info[source].shape), extra)
+            amounts = _new_padding(analysis.info[node].call, extra)
             if amounts is not None:
                 pads.append((node, amounts))
-    if not edits and not pads:
+    if not edits and not pads and not slices:
         return analysis.model
+    for node, first, last in slices:
+        node.args, node.kwargs = (node.args[0], (slice(None), slice(first, last))), {}
     for node, after in edits:
-        set_channel_size(node, analysis.info[node].dim, after)
+        set_channel_size(analysis.info[node].call, analysis.info[node].dim, after)
     for node, amounts in pads:
-        if "pad" in node.kwargs:
-            node.kwargs = {**node.kwargs, "pad": amounts}
-        else:
-            node.args = (node.args[0], amounts, *node.args[2:])
+        node.args, node.kwargs = (analysis.info[node].call.sources[0], amounts), {}  # zeros, as PAD has them
     return to_module(analysis.model, analysis.graph)
 
 
-def _new_padding(node: fx.Node, ndim: int, extra: int) -> list[Any] | None:
+def _new_padding(call: Call, extra: int) -> list[Any] | None:
     """F.pad's amounts with the channels' share made to add up to `extra`; None where they are not literal."""
-    amounts = list(node.kwargs.get("pad", node.args[1] if len(node.args) > 1 else ()))  # type: ignore[arg-type]
-    at = 2 * (ndim - 2)  # pairs are given from the last dimension backwards; channels are dimension 1
-    if len(amounts) < at + 2 or not all(isinstance(a, int) for a in amounts):
+    amounts = list(call["pad"]) if call.literal("pad") else []
+    at = 2 * (
+        len(call.shapes[0]) - 2
+    )  # pairs are given from the last dimension backwards; channels are dimension 1
+    if len(amounts) < at + 2:
         return None
     front, back = amounts[at], amounts[at + 1]
     if front + back == extra:
