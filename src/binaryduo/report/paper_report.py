@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from binaryduo.report import paper_map
+from binaryduo.paper import paper_map
 from binaryduo.report.page import Page, escape
 
 
