@@ -18,7 +18,14 @@ def _rows() -> list[dict[str, Any]]:
         (2, "steep4", 0.41),
         (2, "swishsign", 0.39),
     ]
-    common = {"stage": "single", "network": "vgg7", "width": 1.0, "data": "cifar10", "epochs": 1}
+    common = {
+        "stage": "single",
+        "network": "vgg7",
+        "width": 1.0,
+        "data": "cifar10",
+        "epochs": 1,
+        "recipe": "vgg7-cifar10",
+    }
     out: list[dict[str, Any]] = []
     for levels, ste, cosine in cases:
         for seed in (0, 1):
@@ -55,5 +62,7 @@ def test_verdict_and_picture(tmp_path: Path) -> None:
     (verdict,) = claim.verdicts(rows)
     assert verdict.verdict == "holds"
     claim.draw(rows)["central_claim.png"].savefig(tmp_path / "picture.png")
+    small = [{**row, "recipe": "reproduce-cpu"} if "stage" in row else row for row in rows]
+    assert claim.verdicts(small)[0].verdict == "too small to say"
     (nothing,) = claim.verdicts(rows[:3])
     assert nothing.verdict == "not run"

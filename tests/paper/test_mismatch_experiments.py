@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from binaryduo.paper import judging, runner
-from binaryduo.paper.registry import find
-from binaryduo.paper.results import checkout, path_of, read
+from binaryduo.paper import runner
+from binaryduo.paper.experiment import VERDICTS
+from binaryduo.paper.registry import EXPERIMENTS, find
+from binaryduo.paper.results import path_of, read_best
 
-ROOT = checkout()
-assert ROOT is not None
-RESULTS = ROOT / "experiments" / "results"
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 NAMES = [
     "figure3_cosine",
     "appendix_b_surface",
@@ -22,16 +21,20 @@ NAMES = [
     "appendix_h_equal_cost",
     "sample_size",
 ]
-VERDICTS = {"holds", "does not hold", "undecided", "not run"}
+JUDGED = sorted(path.parent.name for path in RESULTS.glob("*/verdicts.json"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JUDGED)
 def test_verdicts_follow_from_the_committed_rows(name: str) -> None:
-    found = read(name, "full", RESULTS)
+    found = read_best(name, RESULTS)
     assert found is not None
     verdicts = [asdict(v) for v in find(name).verdicts(found.rows)]
     assert verdicts == json.loads((RESULTS / name / "verdicts.json").read_text())
-    assert {v["verdict"] for v in verdicts} <= VERDICTS
+    assert {v["verdict"] for v in verdicts} <= set(VERDICTS)
+
+
+def test_every_experiment_with_rows_has_verdicts() -> None:
+    assert set(JUDGED) == {name for name in EXPERIMENTS if read_best(name, RESULTS) is not None}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,12 +65,3 @@ def test_a_run_continues_where_it_stopped(tmp_path: Path) -> None:
     before = path.read_text()
     assert runner.run(name, "smoke", tmp_path)
     assert path.read_text() == before
-
-
-def test_judging() -> None:
-    assert judging.judge([0.1, 0.11, 0.09]) == "holds"
-    assert judging.judge([-0.1, -0.11, -0.09]) == "does not hold"
-    assert judging.judge([0.1, -0.1, 0.05]) == "undecided"
-    assert judging.judge([0.3]) == judging.judge([]) == "undecided"
-    assert judging.all_of(["holds", "undecided"]) == "undecided"
-    assert judging.all_of(["undecided", "does not hold"]) == "does not hold"

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from binaryduo import training
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import curves
 from binaryduo.paper_values import IMAGENET
@@ -44,12 +45,12 @@ def units(profile: str) -> list[Unit]:
 def verdicts(rows: list[Row]) -> list[Verdict]:
     out = []
     for name, paper in IMAGENET.items():
-        for row in t.select(rows, network=name, stage="decoupled"):
+        for row in select(rows, network=name, stage="decoupled"):
             near = abs(row["best"] - paper) <= 0.5
             out.append(
                 Verdict(
                     f"{name} reaches {paper} % top-1 within half a point (best epoch, as in the paper)",
-                    t.setting(row),
+                    setting(row),
                     "holds" if near or row["best"] > paper else "does not hold",
                     f"best {row['best']:.2f}, last {row['last']:.2f}",
                 )

@@ -9,6 +9,7 @@ Chosen before running: see trainings.py.
 from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import compare, numbers_of, select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import bars
 from binaryduo.paper_values import CIFAR10
@@ -24,10 +25,10 @@ def units(profile: str) -> list[Unit]:
 
 def groups(rows: list[Row]) -> dict[str, list[Row]]:
     return {
-        "coupled ternary": t.select(rows, stage="coupled", levels=3),
-        "decoupled from ternary": t.select(rows, stage="decoupled", coupled_levels=3),
-        "coupled 2-bit": t.select(rows, stage="coupled", levels=4),
-        "decoupled from 2-bit": t.select(rows, stage="decoupled", coupled_levels=4),
+        "coupled ternary": select(rows, stage="coupled", levels=3),
+        "decoupled from ternary": select(rows, stage="decoupled", coupled_levels=3),
+        "coupled 2-bit": select(rows, stage="coupled", levels=4),
+        "decoupled from 2-bit": select(rows, stage="decoupled", coupled_levels=4),
     }
 
 
@@ -35,11 +36,11 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     by = groups(rows)
     names = ("decoupled from ternary", "decoupled from 2-bit")
     claim = "the binary network decoupled from ternary is better than the one from 2 bits"
-    return [t.compare(claim, by[names[0]], by[names[1]], names)]
+    return [compare(claim, by[names[0]], by[names[1]], names)]
 
 
 def numbers(rows: list[Row]) -> str:
-    return t.numbers_of(groups(rows))
+    return numbers_of(groups(rows))
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
@@ -49,7 +50,7 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
         "coupled 2-bit": CIFAR10["coupled:4"],
     }
     found = [(name, some, paper.get(name)) for name, some in groups(rows).items()]
-    return {"two_bits.png": bars(found, f"Coupled with two bits\n{t.setting(rows[0])}")}
+    return {"two_bits.png": bars(found, f"Coupled with two bits\n{setting(rows[0])}")}
 
 
 EXPERIMENT = Experiment(

@@ -9,6 +9,7 @@ Chosen before running: see trainings.py; the baseline gets as many epochs as bot
 from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import compare_all, numbers_of, select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import bars
 from binaryduo.paper_values import CIFAR10
@@ -28,11 +29,11 @@ def units(profile: str) -> list[Unit]:
 
 def groups(rows: list[Row]) -> dict[str, list[Row]]:
     return {
-        "baseline": t.select(rows, stage="single"),
-        "coupled": t.select(rows, stage="coupled", topology="duo"),
-        "decoupled": t.select(rows, stage="decoupled", topology="duo"),
-        "coupled Q": t.select(rows, stage="coupled", topology="quad"),
-        "decoupled Q": t.select(rows, stage="decoupled", topology="quad"),
+        "baseline": select(rows, stage="single"),
+        "coupled": select(rows, stage="coupled", topology="duo"),
+        "decoupled": select(rows, stage="decoupled", topology="duo"),
+        "coupled Q": select(rows, stage="coupled", topology="quad"),
+        "decoupled Q": select(rows, stage="decoupled", topology="quad"),
     }
 
 
@@ -43,17 +44,17 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         ("decoupled", "decoupled Q", "BinaryDuo-Q stays below BinaryDuo"),
         ("decoupled Q", "baseline", "BinaryDuo-Q beats the baseline"),
     )
-    return t.compare_all(groups(rows), pairs)
+    return compare_all(groups(rows), pairs)
 
 
 def numbers(rows: list[Row]) -> str:
-    return t.numbers_of(groups(rows))
+    return numbers_of(groups(rows))
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
     paper = {name: CIFAR10[name.replace(" Q", "-quad")] for name in groups(rows)}
     found = [(name, some, paper[name]) for name, some in groups(rows).items()]
-    return {"quad.png": bars(found, f"BinaryDuo-Q\n{t.setting(rows[0])}")}
+    return {"quad.png": bars(found, f"BinaryDuo-Q\n{setting(rows[0])}")}
 
 
 EXPERIMENT = Experiment(

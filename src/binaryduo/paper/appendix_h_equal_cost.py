@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.mismatch import Case, ToyProblem, cosine, plots, select
 from binaryduo.paper.experiment import Experiment, Row, Unit, Verdict, Workspace
-from binaryduo.paper.judging import all_of, by_seed, judge, margin
+from binaryduo.paper.judging import all_of, gap
 
 LAYERS = ("fc1", "fc2", "fc3")
 SIGMA = 1e-3
@@ -53,12 +53,9 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             some = select(rows, levels=levels)
             parts, text = [], []
             for layer in LAYERS:
-                a = by_seed(select(some, estimator="cdg", step=step), layer)
-                b = by_seed(select(some, estimator="esg"), layer)
-                gap = [a[s] - b[s] for s in sorted(a) if s in b]
-                parts.append(judge(gap))
-                middle, half = margin(gap)
-                text.append(f"{layer} {middle:+.3f} ± {half:.3f}")
+                found = gap(select(some, estimator="cdg", step=step), select(some, estimator="esg"), layer)
+                parts.append(found.verdict)
+                text.append(f"{layer} {found.shown(3)}")
             out.append(
                 Verdict(
                     "CDG is more reliable than ESG at equal cost, in every hidden layer",

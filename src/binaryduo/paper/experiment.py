@@ -7,11 +7,12 @@ Verdicts and pictures need nothing but the rows.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any, Literal
 
 from binaryduo.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Row = dict[str, Any]
 Unit = dict[str, Any]
@@ -23,9 +24,14 @@ TRAINED = ("smoke", "cpu", "paper")
 STUDY = ("smoke", "hours")
 
 
+TOO_SMALL = "too small to say"
+# From what matters most for a claim that has several parts to what matters least.
+VERDICTS = ("does not hold", "undecided", "not run", "holds", TOO_SMALL)
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What the results say about one claim of the paper: holds, does not hold, or undecided."""
+    """What the results say about one claim: one of VERDICTS."""
 
     claim: str
     setting: str
@@ -55,12 +61,13 @@ class Experiment:
     units: Callable[[str], list[Unit]]
     measure: Callable[[Unit, Workspace], list[Row]]
     verdicts: Callable[[list[Row]], list[Verdict]]
-    draw: Callable[[list[Row]], dict[str, Figure]]
+    draw: Callable[[list[Row]], dict[str, "Figure"]]
     profiles: tuple[str, ...] = UNTRAINED
     numbers: Callable[[list[Row]], str] | None = None
     estimate: Callable[[Sequence[Unit], Workspace], list[float]] | None = None
     sources: tuple[str, ...] = ()
     setting: str = "paper"
+    judges_parts: bool = False  # verdicts() judges only what is complete, so that it can be asked at any time
 
     def profile(self, wanted: str | None) -> str:
         """What this experiment calls a profile; None is the one that it is usually run in.

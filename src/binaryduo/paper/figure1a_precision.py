@@ -12,7 +12,9 @@ from itertools import pairwise
 from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import compare, numbers_of, ruling, select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
+from binaryduo.paper.judging import all_of, paired
 from binaryduo.paper.pictures import bars
 
 PRECISIONS = (None, 16, 8, 4, 2)
@@ -23,36 +25,36 @@ def units(profile: str) -> list[Unit]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    by = {levels: t.select(rows, levels=levels) for levels in PRECISIONS}
-    first = t.compare("2 bits are more accurate than 1 bit", by[4], by[2], ("2 bits", "1 bit"))
+    by = {levels: select(rows, levels=levels) for levels in PRECISIONS}
+    first = compare("2 bits are more accurate than 1 bit", by[4], by[2], ("2 bits", "1 bit"))
     if not all(by.values()):
         return [first]
-    seeds = sorted({row["seed"] for row in rows})
-    last = {(row["levels"], row["seed"]): row["last"] for row in rows}
+    last = {levels: {row["seed"]: row["last"] for row in some} for levels, some in by.items()}
+    seeds = sorted(set.intersection(*(set(values) for values in last.values())))
     drops = {
-        pair: [last[pair[0], s] - last[pair[1], s] for s in seeds if {(p, s) for p in pair} <= last.keys()]
-        for pair in pairwise(PRECISIONS)
+        (high, low): [last[high][seed] - last[low][seed] for seed in seeds]
+        for high, low in pairwise(PRECISIONS)
     }
-    final = t.mean_spread(drops[4, 2])
     parts, evidence = [], []
     for (high, low), values in drops.items():
-        middle, spread = t.mean_spread(values)
-        evidence.append(f"{t.LABELS[high]} → {t.LABELS[low]}: {-middle:+.2f}")
+        text = f"{t.LABELS[high]} → {t.LABELS[low]}: {-paired(values).middle:+.2f}"
         if (high, low) != (4, 2):
-            gap, noise = final[0] - middle, (final[1] ** 2 + spread**2) ** 0.5
-            parts.append("undecided" if abs(gap) <= noise else "holds" if gap > 0 else "does not hold")
-    verdict = next((v for v in ("does not hold", "undecided") if v in parts), "holds")
+            more = paired([final - drop for final, drop in zip(drops[4, 2], values, strict=True)])
+            parts.append(more.verdict)
+            text += f" (the last one is larger by {more.shown()})"
+        evidence.append(text)
     claim = "the drop from 2 bits to 1 bit is larger than every other step"
-    return [first, Verdict(claim, t.setting(rows[0]), verdict, ", ".join(evidence))]
+    verdict = ruling(rows, all_of(parts))
+    return [first, Verdict(claim, first.setting, verdict, ", ".join(evidence))]
 
 
 def numbers(rows: list[Row]) -> str:
-    return t.numbers_of({t.LABELS[levels]: t.select(rows, levels=levels) for levels in PRECISIONS})
+    return numbers_of({t.LABELS[levels]: select(rows, levels=levels) for levels in PRECISIONS})
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
-    groups = [(t.LABELS[levels], t.select(rows, levels=levels), None) for levels in PRECISIONS]
-    return {"precision.png": bars(groups, f"Accuracy by activation precision\n{t.setting(rows[0])}")}
+    groups = [(t.LABELS[levels], select(rows, levels=levels), None) for levels in PRECISIONS]
+    return {"precision.png": bars(groups, f"Accuracy by activation precision\n{setting(rows[0])}")}
 
 
 EXPERIMENT = Experiment(

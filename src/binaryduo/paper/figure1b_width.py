@@ -11,6 +11,7 @@ first convolution alone).
 from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import compare, numbers_of, select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import lines
 
@@ -24,29 +25,29 @@ def units(profile: str) -> list[Unit]:
 
 def _points(rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Two bits at the original width, one bit at twice that."""
-    widths = sorted({row["width"] for row in t.select(rows, levels=4)})
+    widths = sorted({row["width"] for row in select(rows, levels=4)})
     original = widths[len(widths) // 2] if widths else 0.0
-    return t.select(rows, levels=4, width=original), t.select(rows, levels=2, width=2 * original)
+    return select(rows, levels=4, width=original), select(rows, levels=2, width=2 * original)
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
     claim = "2 bits at the original width are more accurate than 1 bit at twice the width"
-    return [t.compare(claim, *_points(rows), ("2 bits ×1", "1 bit ×2"))]
+    return [compare(claim, *_points(rows), ("2 bits ×1", "1 bit ×2"))]
 
 
 def numbers(rows: list[Row]) -> str:
-    return t.numbers_of(dict(zip(("2 bits ×1", "1 bit ×2"), _points(rows), strict=True)))
+    return numbers_of(dict(zip(("2 bits ×1", "1 bit ×2"), _points(rows), strict=True)))
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
     series = []
     for levels in (None, 16, 8, 4, 2):
-        some = t.select(rows, levels=levels)
+        some = select(rows, levels=levels)
         widths = sorted({row["width"] for row in some})
-        values = [[row["last"] for row in t.select(some, width=width)] for width in widths]
+        values = [[row["last"] for row in select(some, width=width)] for width in widths]
         if widths:
             series.append((t.LABELS[levels], widths, values))
-    return {"width.png": lines(series, "width", "test accuracy, last epoch (%)", t.setting(rows[0]))}
+    return {"width.png": lines(series, "width", "test accuracy, last epoch (%)", setting(rows[0]))}
 
 
 EXPERIMENT = Experiment(

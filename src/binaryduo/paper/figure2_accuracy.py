@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 import binaryduo as bd
 from binaryduo.paper import trainings as t
+from binaryduo.paper.accuracies import compare, numbers_of, select, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import scatter
 
@@ -22,12 +23,12 @@ def units(profile: str) -> list[Unit]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    two_bits = t.select(rows, levels=4)
+    two_bits = select(rows, levels=4)
     return [
-        t.compare(
+        compare(
             f"2 bits are more accurate than 1 bit with {ste}",
             two_bits,
-            t.select(rows, levels=2, ste=ste),
+            select(rows, levels=2, ste=ste),
             ("2 bits", ste),
         )
         for ste in STES
@@ -35,22 +36,22 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def numbers(rows: list[Row]) -> str:
-    named = {ste: t.select(rows, levels=2, ste=ste) for ste in STES}
-    return t.numbers_of({**named, "2 bits": t.select(rows, levels=4)})
+    named = {ste: select(rows, levels=2, ste=ste) for ste in STES}
+    return numbers_of({**named, "2 bits": select(rows, levels=4)})
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
     points = [
         (ste, bd.ste.cumulative_difference(ste), [row["last"] for row in some])
         for ste in STES
-        if (some := t.select(rows, levels=2, ste=ste))
+        if (some := select(rows, levels=2, ste=ste))
     ]
-    if some := t.select(rows, levels=4):
+    if some := select(rows, levels=4):
         points.append(
             ("2 bits, relu1", bd.ste.cumulative_difference("relu1", 4), [row["last"] for row in some])
         )
     labels = ("cumulative difference (Eq. 2)", "test accuracy, last epoch (%)")
-    return {"accuracy.png": scatter(points, *labels, f"Does the area matter?\n{t.setting(rows[0])}")}
+    return {"accuracy.png": scatter(points, *labels, f"Does the area matter?\n{setting(rows[0])}")}
 
 
 EXPERIMENT = Experiment(

@@ -1,21 +1,19 @@
 """The paper's claims about gradient mismatch, as functions from rows to verdicts.
 
-A verdict is about paired differences over seeds: "holds" where the 95 % interval of the mean lies above zero,
-"does not hold" where it lies below, "undecided" otherwise.
+A verdict is about paired differences over seeds, judged as everywhere (`judging`).
 """
 
 from collections.abc import Sequence
 
 from binaryduo.mismatch import BINARY_STES, select
 from binaryduo.paper.experiment import Row, Verdict
-from binaryduo.paper.judging import all_of, by_seed, differences, judge, margin
+from binaryduo.paper.judging import Interval, all_of, by_seed, gap, paired
 
 LAYERS = ("fc1", "fc2", "fc3", "total")
 
 
-def _shown(values: Sequence[float]) -> str:
-    middle, half = margin(values)
-    return f"{middle:+.3f} ± {half:.3f} ({judge(values)})"
+def _shown(difference: Interval) -> str:
+    return f"{difference.shown(3)} ({difference.verdict})"
 
 
 def full_precision_is_one(rows: Sequence[Row], setting: str, floor: float = 0.99) -> Verdict:
@@ -29,9 +27,9 @@ def full_precision_is_one(rows: Sequence[Row], setting: str, floor: float = 0.99
 def binary_below_ternary(rows: Sequence[Row], setting: str) -> Verdict:
     """Ternary minus binary, both with ReLU1, in every layer."""
     ternary, binary = (select(rows, levels=levels, ste="relu1") for levels in (3, 2))
-    gaps = {layer: differences(ternary, binary, layer) for layer in LAYERS}
+    gaps = {layer: gap(ternary, binary, layer) for layer in LAYERS}
     evidence = "ternary − binary: " + ", ".join(f"{k} {_shown(v)}" for k, v in gaps.items())
-    verdict = all_of([judge(v) for v in gaps.values()])
+    verdict = all_of([v.verdict for v in gaps.values()])
     return Verdict("binary is below ternary in every layer", setting, verdict, evidence)
 
 
@@ -41,9 +39,9 @@ def worse_away_from_the_output(rows: Sequence[Row], setting: str) -> Verdict:
     steps = {}
     for near, far in (("fc3", "fc2"), ("fc2", "fc1")):
         a, b = by_seed(binary, near), by_seed(binary, far)
-        steps[f"{near} − {far}"] = [a[s] - b[s] for s in sorted(a) if s in b]
+        steps[f"{near} − {far}"] = paired([a[s] - b[s] for s in sorted(a) if s in b])
     evidence = ", ".join(f"{k} {_shown(v)}" for k, v in steps.items())
-    verdict = all_of([judge(v) for v in steps.values()])
+    verdict = all_of([v.verdict for v in steps.values()])
     return Verdict("binary is worse the farther from the output", setting, verdict, evidence)
 
 
@@ -52,9 +50,9 @@ def no_ste_closes_the_gap(rows: Sequence[Row], setting: str) -> Verdict:
     ternary = select(rows, levels=3, ste="relu1")
     parts, narrowest = [], {}
     for layer in LAYERS:
-        gaps = {c.ste: differences(ternary, select(rows, levels=2, ste=c.ste), layer) for c in BINARY_STES}
-        parts += [judge(v) for v in gaps.values()]
-        best = min(gaps, key=lambda name: margin(gaps[name])[0])
+        gaps = {c.ste: gap(ternary, select(rows, levels=2, ste=c.ste), layer) for c in BINARY_STES}
+        parts += [v.verdict for v in gaps.values()]
+        best = min(gaps, key=lambda name: gaps[name].middle)
         narrowest[layer] = f"{layer} {_shown(gaps[best])} with {best}"
     evidence = "ternary − binary with its best STE: " + ", ".join(narrowest.values())
     return Verdict("no STE closes the gap to ternary", setting, all_of(parts), evidence)
@@ -76,9 +74,9 @@ def gap_at_every_step(rows: Sequence[Row], symbol: str, setting: str) -> Verdict
     for step in sorted({row["step"] for row in rows}):
         some = select(rows, step=step)
         ternary, binary = (select(some, levels=levels, ste="relu1") for levels in (3, 2))
-        gaps = {layer: differences(ternary, binary, layer) for layer in LAYERS}
-        parts += [judge(v) for v in gaps.values()]
-        least = min(gaps, key=lambda layer: margin(gaps[layer])[0] - margin(gaps[layer])[1])
+        gaps = {layer: gap(ternary, binary, layer) for layer in LAYERS}
+        parts += [v.verdict for v in gaps.values()]
+        least = min(gaps, key=lambda layer: gaps[layer].middle - gaps[layer].half)
         weakest.append(f"{symbol} = {step:g}: {least} {_shown(gaps[least])}")
     evidence = "least certain layer at each step, ternary − binary: " + "; ".join(weakest)
     claim = f"the gap between ternary and binary holds in every layer at every {symbol}"

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from binaryduo.paper.artefacts import ARTEFACTS, Artefact
-from binaryduo.paper.experiment import Verdict
+from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
 from binaryduo.paper.registry import find, find_records
 from binaryduo.paper.results import folder, missing, read_best
-
-ORDER = ("does not hold", "undecided", "not run", "holds")
 
 HEAD = """# The paper, artefact by artefact
 
@@ -22,14 +20,16 @@ Written by `binaryduo reproduce map` from the registry and from the committed re
 edit it by hand. Accuracies are test accuracies in percent, mean ± standard deviation over n seeds, after the last
 epoch and of the best one. Verdicts are judged on the last epoch:
 
-- **holds**, **does not hold**: the difference is larger than the spread over seeds, as claimed or the other way;
-- **undecided**: the spread is larger than the difference (on the toy problem: the 95 % interval of the mean over seeds
-  contains zero);
+- **holds**, **does not hold**: Student's 95 % interval of the difference between the means over seeds lies above zero,
+  or below; paired where both sides have the same seeds, else Welch's;
+- **undecided**: that interval contains zero, or there is one seed only, or the two sides were trained unequally long;
+- **too small to say**: measured only on a quarter of the width after three epochs, which is no verdict on the paper;
 - **not run**: nothing was measured yet. The command of the artefact starts it, with `--profile cpu` (reduced, for two
   cores) or `--profile paper` (the full setting), and continues it after an interruption.
 
-"not printed" means that the paper's text has no number for the artefact. Where an artefact has several claims, its
-verdict is the least favourable one; all are listed below the table.
+Each comparison of trained networks says whether both sides had equal epochs, or whether it is the paper's comparison:
+two stages of E epochs each against E epochs. "not printed" means that the paper's text has no number for the artefact.
+Where an artefact has several claims, its verdict is the least favourable one; all are listed below the table.
 """
 
 
@@ -63,9 +63,11 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
             notes.append(
                 f"{found.done} of {found.total} parts are done; a claim is judged where all of its parts are"
             )
-        if found.complete or _enough(artefact, name, root):
+        if found.complete or experiment.judges_parts or _enough(artefact, name, root):
             judged = experiment.verdicts(found.rows)
-        if not found.complete:  # half of the rows can say the opposite of all of them
+        if (
+            not found.complete and not experiment.judges_parts
+        ):  # half of the rows can say the opposite of all of them
             judged = [v for v in judged if v.setting.startswith(artefact.judged)]
         if not judged:
             continue
@@ -80,7 +82,7 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         notes.append(note)
         pictures += sorted((root / artefact.reduced).glob("*.png"))
     relevant = [v.verdict for v in details if v.setting.startswith(artefact.judged)]
-    verdict = next((v for v in ORDER if v in relevant), "not run")
+    verdict = next((v for v in VERDICTS if v in (relevant or [v.verdict for v in details])), "not run")
     if artefact.pending is not None:
         notes.append(artefact.pending)
     return Line(
@@ -136,7 +138,7 @@ def markdown(results: Path | None = None, docs: Path | None = None) -> str:
         rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     counts = ", ".join(
         f"{sum(line.verdict == v for line in found)} {v}"
-        for v in ("holds", "does not hold", "undecided", "not run")
+        for v in ("holds", "does not hold", "undecided", TOO_SMALL, "not run")
     )
     parts = [HEAD, "\n".join(rows), f"In short: {counts}.\n"]
     parts += [_section(line, docs) for line in found if line.details or line.notes]

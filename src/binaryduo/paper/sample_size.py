@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.mismatch import Case, plots, select, sweep
 from binaryduo.paper.experiment import Experiment, Row, Unit, Verdict, Workspace
-from binaryduo.paper.judging import differences, judge, margin
+from binaryduo.paper.judging import gap
 
 LAYERS = ("fc1", "fc2", "fc3", "total")
 
@@ -38,15 +38,14 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     out = []
     for layer in LAYERS:
         high, low = (select(rows, samples=most, levels=levels) for levels in (3, 2))
-        gap = differences(high, low, layer)
-        middle, half = margin(gap)
+        found = gap(high, low, layer)
         ternary, binary = (plots.spread_of(some, layer)[0] for some in (high, low))
         out.append(
             Verdict(
                 f"the gap between ternary and binary in {layer} is there with {most:,} samples",
                 "he initialisation",
-                judge(gap),
-                f"ternary {ternary:.4f}, binary {binary:.4f}, difference {middle:+.4f} ± {half:.4f}",
+                found.verdict,
+                f"ternary {ternary:.4f}, binary {binary:.4f}, difference {found.shown(4)}",
             )
         )
     return out

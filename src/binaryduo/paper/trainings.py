@@ -2,16 +2,10 @@
 
 A unit names its recipe's settings. Its run folder is named after them below the workspace's `runs`, so that an
 interrupted run continues where it was, and a training that two figures need is done once.
-
-How claims are judged: on the accuracy behind the last epoch, because the best epoch is chosen by looking at the
-test set. "holds" where the difference of the means over seeds is larger than their spread (the standard
-deviations of both, added in squares), "does not hold" where it is as large with the other sign, "undecided"
-where the spread is larger than the difference, or where there is only one seed.
 """
 
 import hashlib
 import json
-import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -23,7 +17,7 @@ import torch
 
 from binaryduo import training
 from binaryduo.data import Plan
-from binaryduo.paper.experiment import Row, Unit, Verdict, Workspace
+from binaryduo.paper.experiment import Row, Unit, Workspace
 from binaryduo.training import Loop, Recipe, Stage
 from binaryduo.training.duo import build_model, load_data
 
@@ -82,10 +76,15 @@ def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: i
     }
 
 
+def recipe_named(name: str) -> Recipe:
+    """The recipe that a unit or a row names: a reduced one of ours, or one of the paper's."""
+    reduced = name.removeprefix("reproduce-")
+    return base(reduced) if reduced in STAGES else training.named(name)
+
+
 def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     """The complete recipe of a unit."""
-    profile = {"vgg7-cifar10": "paper"}.get(work["recipe"], work["recipe"].removeprefix("reproduce-"))
-    recipe = training.named(work["recipe"]) if work["recipe"].endswith("-imagenet") else base(profile)
+    recipe = recipe_named(work["recipe"])
     model = replace(
         recipe.model,
         **{key: work[key] for key in ("network", "variant", "levels", "ste", "width", "topology")},
@@ -184,57 +183,7 @@ def _seconds_a_step(recipe: Recipe, data: Any, plan: Plan) -> float:
     return statistics.median(times[1:])
 
 
-# --- judging ------------------------------------------------------------------------------------------
-
-
-def mean_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation; a single value has no spread to judge by."""
-    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else math.inf
-
-
-def shown(rows: Sequence[Row], key: str = "last") -> str:
-    """ "61.23 ± 0.40 (n 2)"."""
-    middle, spread = mean_spread([row[key] for row in rows])
-    return f"{middle:.2f} ± {spread:.2f} (n {len(rows)})" if len(rows) > 1 else f"{middle:.2f} (n 1)"
-
-
-def both(rows: Sequence[Row]) -> str:
-    """Accuracy behind the last epoch, and the best epoch's."""
-    return f"last {shown(rows)}, best {shown(rows, 'best')}"
-
-
-def compare(claim: str, high: Sequence[Row], low: Sequence[Row], names: tuple[str, str]) -> Verdict:
-    """Is `high` more accurate than `low`, by more than the spread over seeds?"""
-    if not high or not low:
-        return Verdict(claim, "", "not run", "rows are missing")
-    (a, s), (b, t) = (mean_spread([row["last"] for row in rows]) for rows in (high, low))
-    spread = math.hypot(s, t)
-    verdict = "undecided" if abs(a - b) <= spread else "holds" if a > b else "does not hold"
-    evidence = f"{names[0]} {shown(high)}, {names[1]} {shown(low)}: difference {a - b:+.2f}"
-    return Verdict(claim, setting(high[0]), verdict, evidence)
-
-
-def compare_all(groups: dict[str, list[Row]], pairs: Sequence[tuple[str, str, str]]) -> list[Verdict]:
-    """One verdict for each (more accurate group, less accurate group, claim)."""
-    return [compare(claim, groups[high], groups[low], (high, low)) for high, low, claim in pairs]
-
-
-def numbers_of(groups: dict[str, list[Row]]) -> str:
-    """Last and best accuracy of every group that has rows."""
-    return "; ".join(f"{name}: {both(some)}" for name, some in groups.items() if some)
-
-
 def longer(profile: str) -> int:
     """Epochs to add to a single stage, so that it is trained as long as two; none in the paper's setting."""
     second = base(profile).finetune
     return 0 if profile == "paper" or second is None else second.epochs
-
-
-def setting(row: Row) -> str:
-    """The reduced setting that stands beside every number."""
-    return f"{row['network']} at width {row['width']:g} on {row['data']}, {row['epochs']:g} epochs"
-
-
-def select(rows: Sequence[Row], **wanted: Any) -> list[Row]:
-    """The rows with these values."""
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
