@@ -16,9 +16,9 @@ class Artefact:
     """One artefact of the paper.
 
     `experiments` are the files that recompute it; a claim is judged on the verdicts whose setting begins with
-    `judged`, for which the units of work with the values of `needs` are enough. `command` is another verb of the
-    command line that makes it, `reduced` results of a smaller setting that judge nothing; `pending` says why
-    nothing makes it yet.
+    `judged` (all of them, if none does), for which the units of work with the values of `needs` are enough. `study` is
+    an experiment of ours that judges it too, if it was run. `command` is another verb of the command line that makes
+    it, `reduced` results of a smaller setting that judge nothing; `pending` says why nothing makes it yet.
     """
 
     key: str
@@ -28,6 +28,7 @@ class Artefact:
     experiments: tuple[str, ...] = ()
     judged: str = ""
     needs: tuple[tuple[str, str | int | None], ...] = ()
+    study: str | None = None
     command: str | None = None
     reduced: str | None = None
     pending: str | None = None
@@ -114,6 +115,8 @@ ARTEFACTS = (
             **CIFAR10
         ),
         ("figure6_comparison",),
+        judged="the paper's comparison",
+        study="coupling_pays",
         reduced="cifar10_budget",
     ),
     Artefact(

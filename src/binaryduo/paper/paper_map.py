@@ -11,7 +11,7 @@ from typing import Any
 
 from binaryduo.paper.artefacts import ARTEFACTS, Artefact
 from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
-from binaryduo.paper.registry import find, find_records
+from binaryduo.paper.registry import EXPERIMENTS, find, find_records
 from binaryduo.paper.results import folder, missing, read_best
 
 HEAD = """# The paper, artefact by artefact
@@ -54,7 +54,7 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     profiles: list[str] = []
     pictures: list[Path] = []
     notes: list[str] = []
-    for name in artefact.experiments:
+    for name in (*artefact.experiments, *([] if artefact.study is None else [artefact.study])):
         experiment, found = find(name), read_best(name, root)
         if found is None:
             continue
@@ -142,21 +142,41 @@ def markdown(results: Path | None = None, docs: Path | None = None) -> str:
     )
     parts = [HEAD, "\n".join(rows), f"In short: {counts}.\n"]
     parts += [_section(line, docs) for line in found if line.details or line.notes]
+    parts += [part for name in EXPERIMENTS if (part := _beyond(name, results, docs)) is not None]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _beyond(name: str, results: Path | None, docs: Path | None) -> str | None:
+    """A section for an experiment of our own, if it was run."""
+    root = folder(results)
+    found = None if any(name in item.experiments for item in ARTEFACTS) else read_best(name, root)
+    if found is None:
+        return None
+    experiment = find(name)
+    out = [f"## Beyond the paper: {experiment.title}", ""]
+    if experiment.numbers is not None:
+        out += [experiment.numbers(found.rows), ""]
+    if not found.complete:
+        out += [f"{found.done} of {found.total} parts are done.", ""]
+    out += [_judged(v) for v in experiment.verdicts(found.rows)]
+    return "\n".join([*out, *_pictures(experiment.title, sorted((root / name).glob("*.png")), docs)]) + "\n"
+
+
+def _judged(v: Verdict) -> str:
+    return f"- **{v.verdict}**: {v.claim}{f' ({v.setting})' if v.setting else ''}: {v.evidence}"
+
+
+def _pictures(title: str, paths: list[Path], docs: Path | None) -> list[str]:
+    if docs is None or not paths:
+        return []
+    return ["", *(f"![{title}: {path.stem.replace('_', ' ')}]({_relative(path, docs)})" for path in paths)]
 
 
 def _section(line: Line, docs: Path | None) -> str:
     out = [f"## {line.artefact.title}", ""]
-    out += [
-        f"- **{v.verdict}**: {v.claim}{f' ({v.setting})' if v.setting else ''}: {v.evidence}"
-        for v in line.details
-    ]
+    out += [_judged(verdict) for verdict in line.details]
     out += [f"- {note}" for note in line.notes]
-    if docs is not None and line.pictures:
-        out.append("")
-        for path in line.pictures:
-            out.append(f"![{line.artefact.title}: {path.stem.replace('_', ' ')}]({_relative(path, docs)})")
-    return "\n".join(out) + "\n"
+    return "\n".join([*out, *_pictures(line.artefact.title, line.pictures, docs)]) + "\n"
 
 
 def _relative(path: Path, docs: Path) -> str:

@@ -29,6 +29,7 @@ EXPERIMENTS = (
     "central_claim",
     "sample_size",
     "coupling_choices",
+    "coupling_pays",
 )
 RECORDS = ("cifar10_budget", "search_grid", "search_overhead", "overview")
 

@@ -22,7 +22,7 @@ import torch
 from binaryduo import training
 from binaryduo.bench.training import Task, run
 from binaryduo.paper.experiment import Row, Unit, Workspace
-from binaryduo.training import Recipe
+from binaryduo.training import Recipe, Stage
 from binaryduo.training.restore import load_run
 from binaryduo.training.runlog import read_metrics
 
@@ -42,24 +42,13 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     recipe = training.named("budget")
     two = work["way"] == "duo"
     first = max(1, round(work["share"] * work["epochs"])) if two else work["epochs"]
-    schedule = "constant" if two and work["anneals"] == 1 else recipe.train.schedule
-    train = replace(
-        recipe.train,
-        minutes=None,
-        epochs=first,
-        lr=work["lr"],
-        schedule=work.get("schedule", schedule),
-    )
+    train = _timed(recipe.train, work, first, work["lr"])
     finetune = None
     if two:
         assert recipe.finetune is not None
-        finetune = replace(
-            recipe.finetune,
-            minutes=None,
-            epochs=work["epochs"] - first,
-            lr=work["finetune_lr"],
-            warmup=recipe.finetune.warmup if work["anneals"] == 2 else 0.0,
-        )
+        finetune = _timed(recipe.finetune, work, work["epochs"] - first, work["finetune_lr"])
+        if work["anneals"] == 1:
+            train, finetune = replace(train, schedule="constant"), replace(finetune, warmup=0.0)
     variant: Any = {"baseline": "baseline", "scratch": "decoupled", "duo": "coupled"}[work["way"]]
     model = replace(
         recipe.model,
@@ -76,6 +65,16 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     )
     loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False)
     return replace(recipe, name="ways", model=model, data=data, train=train, finetune=finetune, loop=loop)
+
+
+def _timed(stage: Stage, work: Unit, epochs: int, lr: float) -> Stage:
+    """A stage of so many epochs; a unit with the schedule "step" has the paper's drops, scaled to its length."""
+    stage = replace(stage, minutes=None, epochs=epochs, lr=lr)
+    if work.get("schedule") != "step":
+        return stage
+    paper = training.named("vgg7-cifar10").train
+    drops = tuple(1 + round((drop - 1) * epochs / paper.epochs) for drop in paper.drops)
+    return replace(stage, schedule="step", drops=drops, gamma=paper.gamma, warmup=0.0)
 
 
 def folder_of(work: Unit, runs: Path) -> Path:
@@ -163,7 +162,7 @@ def moved(folder: Path) -> dict[str, float]:
 
 
 def estimate(works: Sequence[Unit], place: Workspace) -> list[float]:
-    """Seconds that each unit will take here, from training steps of each variant, measured now."""
+    """Seconds that each unit will take here, from training steps measured now; tests add about a tenth."""
     done = [(folder_of(work, place.runs) / "summary.json").exists() for work in works]
     if all(done):
         return [0.0] * len(works)
@@ -175,12 +174,13 @@ def estimate(works: Sequence[Unit], place: Workspace) -> list[float]:
         for network in {work["network"] for work in works}
     }
     return [
-        0.0 if old else seconds_of(work, step[work["network"]]) for work, old in zip(works, done, strict=True)
+        0.0 if old else 1.1 * seconds_of(work, step[work["network"]])
+        for work, old in zip(works, done, strict=True)
     ]
 
 
 def seconds_of(work: Unit, step: dict[str, float]) -> float:
-    """What a unit takes, from the seconds of a training step of each variant; tests add about a tenth."""
+    """What the training of a unit takes, from the seconds of a training step of each variant."""
     steps = 50_000 * (1 - work["validation"]) // 256
     first = work["share"] if work["way"] == "duo" else 1.0
     one, two = {
@@ -188,5 +188,5 @@ def seconds_of(work: Unit, step: dict[str, float]) -> float:
         "scratch": ("decoupled",) * 2,
         "duo": ("coupled", "decoupled"),
     }[work["way"]]
-    seconds: float = 1.1 * work["epochs"] * steps * (first * step[one] + (1 - first) * step[two])
+    seconds: float = work["epochs"] * steps * (first * step[one] + (1 - first) * step[two])
     return seconds
