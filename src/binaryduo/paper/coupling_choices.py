@@ -1,0 +1,136 @@
+"""How should the two stages be trained? Cheap tests at ten epochs in total, on held-out images, before the long runs.
+
+Written down before running (seed 0, VGG-7 at full width, float weights, 45,000 images; 5,000 held out decide):
+
+rate      Halving the weights at decoupling doubles the relative step, growth in training shrinks it. Hypothesis: 1e-3,
+          today's rate of fine-tuning, is too small for a short run; 3e-3 or 1e-2 is better.
+anneal    Two anneals cost one: the rate falls to zero, then starts again. Hypothesis: a constant rate in the coupled
+          stage and one fall over the fine-tuning is better than two cycles.
+share     Hypothesis: the coupled network needs fewer epochs than the fine-tuning: 1/3 is better than 1/2 and 2/3.
+shifted   The decoupled topology has BN biases of ±1/4, the baseline has zeros. Hypothesis: the baseline gains from
+          biases that alternate ±1/4, which would be a gain of the topology and not of coupling.
+
+The rule that follows: of each test the better value is taken where it is more than 0.3 points ahead (about one standard
+deviation of a run at this length), else the simpler one (two cycles, one half, biases of zero). Rates of baseline,
+scratch, coupled and fine-tuning come from `binaryduo search` on the same images with as many epochs for each way. For
+longer budgets all rates stay what they are here; at 40 epochs half and twice the rate are tried once, as a check.
+"""
+
+from matplotlib.figure import Figure
+
+from binaryduo.paper import ways as w
+from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
+from binaryduo.paper.results import key_of
+
+EPOCHS, LR, RATE = 10, 5e-3, 3e-3
+VALIDATION = 0.1
+MARGIN = 0.3  # points
+
+
+def units(profile: str) -> list[Unit]:
+    if profile == "smoke":
+        small = {"network": "mlp", "width": 0.05, "validation": VALIDATION}
+        return [w.unit("baseline", 2, 0, LR, **small), w.unit("duo", 2, 0, LR, question="rate", **small)]
+    common = {"validation": VALIDATION}
+    duo = {**common, "finetune_lr": RATE}
+    return [
+        w.unit("duo", EPOCHS, 0, LR, question="rate", **duo),
+        w.unit("baseline", EPOCHS, 0, LR, question="rate", **common),
+        w.unit("duo", EPOCHS, 0, LR, question="rate", **{**duo, "finetune_lr": 1e-2}),
+        w.unit("duo", EPOCHS, 0, LR, question="anneal", **{**duo, "anneals": 1, "finetune_lr": LR}),
+        w.unit("baseline", EPOCHS, 0, 2 * LR, question="rate", **common),
+        w.unit("scratch", EPOCHS, 0, LR, question="rate", **common),
+        w.unit("duo", EPOCHS, 0, LR, question="share", **{**duo, "share": 1 / 3}),
+        w.unit("duo", EPOCHS, 0, LR, question="share", **{**duo, "share": 2 / 3}),
+        w.unit("baseline", EPOCHS, 0, LR, question="shifted", start="shifted", **common),
+        w.unit("scratch", EPOCHS, 0, 2 * LR, question="rate", **common),
+        w.unit("duo", EPOCHS, 0, 2 * LR, question="rate", **duo),
+        w.unit("duo", EPOCHS, 0, LR, question="rate", **{**duo, "finetune_lr": 1e-3}),
+        w.unit("baseline", EPOCHS, 0, LR / 2, question="rate", **common),
+        w.unit("scratch", EPOCHS, 0, LR / 2, question="rate", **common),
+    ]
+
+
+def name_of(row: Row) -> str:
+    """What a reader calls a run."""
+    text = f"{row['way']}, rate {row['lr']:g}"
+    if row["way"] == "duo":
+        first = round(row["share"] * row["epochs"])
+        text += f", then {row['finetune_lr']:g}, {first} + {row['epochs'] - first} epochs"
+        text += ", one anneal" if row["anneals"] == 1 else ""
+    return text + (", biases ±1/4" if row.get("start") == "shifted" else "")
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    """None: these runs choose settings, with one seed, and judge no claim."""
+    return []
+
+
+def numbers(rows: list[Row]) -> str:
+    """What each test chooses by the rule above, as far as it was run."""
+    usual = {"way": "duo", "lr": LR, "share": 0.5, "finetune_lr": RATE, "anneals": 2}
+    baseline = {"way": "baseline", "lr": LR, "start": None}
+    anneals = {"two": usual, "one": {**usual, "anneals": 1, "finetune_lr": LR}}
+    shares = {"1/2": usual, "1/3": {**usual, "share": 1 / 3}, "2/3": {**usual, "share": 2 / 3}}
+    biases = {"zero": baseline, "±1/4": {**baseline, "start": "shifted"}}
+    tuning = {f"{rate:g}": {**usual, "finetune_lr": rate} for rate in (RATE, 1e-2, 1e-3)}
+    parts = [
+        _choice(rows, "rate of fine-tuning", tuning, 0.0),
+        _choice(rows, "anneals", anneals),
+        _choice(rows, "share of the coupled stage", shares),
+        _choice(rows, "the baseline's biases", biases),
+    ]
+    for way, settings in (("baseline", baseline), ("scratch", {"way": "scratch"}), ("coupled", usual)):
+        rates = {f"{rate:g}": {**settings, "lr": rate} for rate in (LR, 2 * LR, LR / 2)}
+        parts.append(_choice(rows, f"rate of {way}", rates, 0.0))
+    return "; ".join(parts) + ". One seed, held-out images."
+
+
+def _choice(rows: list[Row], question: str, options: dict[str, Unit], margin: float = MARGIN) -> str:
+    """The first option is the simple one: another is taken where it is more than the margin ahead."""
+    planned = [name for name, wanted in options.items() if any(_is(unit, wanted) for unit in units("hours"))]
+    found = {name: row["last"] for name in planned for row in rows if _is(row, options[name])}
+    if not found:
+        return f"{question}: not run"
+    simple = next(iter(options))
+    best = max(found, key=lambda name: found[name])
+    taken = best if simple not in found or found[best] - found[simple] > margin else simple
+    shown = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    left = len(planned) - len(found)
+    return f"{question}: {shown}, so {taken}" + (f" so far ({left} to run)" if left else "")
+
+
+def _is(row: Row, wanted: Unit) -> bool:
+    """Whether a run has these settings; numbers are kept to seven digits."""
+    return key_of({key: row.get(key) for key in wanted}) == key_of(wanted)
+
+
+def draw(rows: list[Row]) -> dict[str, Figure]:
+    ordered = sorted(rows, key=lambda row: row["last"])
+    figure = Figure(figsize=(8.5, 0.6 + 0.42 * len(ordered)), layout="constrained")
+    axis = figure.subplots()
+    colours = {"baseline": "#57606a", "scratch": "#9a6700", "duo": "#c2410c"}
+    for place, row in enumerate(ordered):
+        axis.plot([row["last"]], [place], "o", color=colours[row["way"]], ms=8)
+        axis.annotate(
+            f"{row['last']:.2f}", (row["last"], place), (9, -3), textcoords="offset points", fontsize=8
+        )
+    axis.set_yticks(range(len(ordered)), [name_of(row) for row in ordered], fontsize=8.5)
+    axis.set_xlabel("accuracy on 5,000 held-out images after the last epoch (%), seed 0")
+    axis.margins(x=0.12)
+    axis.grid(axis="x", alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    return {"choices.png": figure}
+
+
+EXPERIMENT = Experiment(
+    "coupling_choices",
+    "How the two stages should be trained",
+    units,
+    w.measure,
+    verdicts,
+    draw,
+    profiles=STUDY,
+    numbers=numbers,
+    estimate=w.estimate,
+)
