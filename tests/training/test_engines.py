@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from binaryduo.training import Stage, checkpoint, engines, fit
-from binaryduo.training.measured import Chosen
+from binaryduo.training.measured import Measured
 from tests.training import tiny
 
 BROKEN_COMPILER = """
@@ -73,10 +73,10 @@ def test_the_fast_engine_trains_and_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 def test_the_choice_is_stored(tmp_path: Path) -> None:
     loop = dataclasses.replace(tiny.LOOP, engine="auto")
-    fit(tiny.network(), tiny.split(), None, Stage(epochs=1), loop, tmp_path)
+    fit(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), tiny.split(), None, Stage(epochs=1), loop, tmp_path)
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None
-    assert Chosen(**found.state["chosen"]) == Chosen("eager", 5, 1, {})
+    assert Measured(**found.state["chosen"]) == Measured("eager", 5, 1, {})
 
 
 def free_port() -> str:
