@@ -53,7 +53,10 @@ def open_search(
 ) -> tuple[QueueStorage, dict[str, optuna.Study]]:
     """The folder and the database of a search, new or to be continued; another search's are refused."""
     check(search)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"{folder} cannot be a search's folder: {error.strerror}") from None
     kept = folder / "search.yaml"
     if kept.exists() and identity(search_from_yaml(kept)) != identity(search):
         raise ArgumentError(
