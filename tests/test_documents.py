@@ -26,7 +26,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_demo_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binaryduo.report.activations import draw_activations, draw_stes
+    from binaryduo.paper.activations import draw_activations, draw_stes
 
     draw_stes(tmp_path / "stes.png", ["relu1", "swishsign"])
     draw_activations(tmp_path / "activations.png")

@@ -1,28 +1,37 @@
 """`binaryduo reproduce`: every figure and table of the paper as a command."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, unknown_name
+
+if TYPE_CHECKING:
+    from binaryduo.paper.experiment import Workspace
+
+VERBS = ("run", "collect", "plot")
 
 
 def reproduce(
-    artefact: Annotated[
+    name: Annotated[
         str,
         typer.Argument(help="`list`, `map` (writes docs/paper_map.md), `all`, or a name that `list` shows."),
     ] = "list",
-    profile: Annotated[
-        str,
-        typer.Option(help="smoke: seconds; cpu: a reduced setting for two cores; paper: the full setting."),
-    ] = "cpu",
     verb: Annotated[
-        str,
-        typer.Option(help="run measures what is missing, collect judges, plot draws; all does the three."),
-    ] = "all",
+        str | None,
+        typer.Argument(help="run measures what is missing, collect judges, plot draws; default: all three."),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="smoke: seconds; cpu: a reduced setting for two cores; hours: our own studies; paper: the full "
+            "setting. Default: the smallest one after smoke."
+        ),
+    ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Where the numbers are kept; default: experiments/results.")
+        Path | None,
+        typer.Option(help="Where the numbers are kept; default: $BINARYDUO_RESULTS, or experiments/results."),
     ] = None,
     runs: Annotated[Path, typer.Option(help="Where trainings are kept, so that they can be resumed.")] = Path(
         "runs/reproduce"
@@ -38,95 +47,163 @@ def reproduce(
     Networks are trained below --runs, rows are kept in --results, pictures beside them. What needs no training
     is always run in the paper's full size, except with `--profile smoke`.
     """
-    from binaryduo.report import experiments
-    from binaryduo.report.artefacts import ARTEFACTS, find
+    from binaryduo.paper.experiment import PROFILES, Workspace
+    from binaryduo.paper.registry import EXPERIMENTS
+    from binaryduo.paper.results import folder
 
-    if profile not in experiments.PROFILES:
-        raise ArgumentError(f"unknown profile {profile!r}: choose one of {', '.join(experiments.PROFILES)}")
-    if verb not in ("run", "collect", "plot", "all"):
-        raise ArgumentError(f"unknown verb {verb!r}: choose one of run, collect, plot, all")
-    if artefact == "list":
+    if profile is not None and profile not in PROFILES:
+        raise ArgumentError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
+    if verb is not None and verb not in VERBS:
+        raise unknown_name("verb", verb, list(VERBS))
+    if name == "list":
         _list(results)
         return
-    if artefact == "map":
+    if name == "map":
         _map(results)
         return
-    chosen = list(ARTEFACTS) if artefact == "all" else [find(artefact)]
-    names = list(
-        dict.fromkeys(name for item in chosen for name in item.experiments if experiments.exists(name))
-    )
-    if not names:
-        item = chosen[0]
-        if item.command is not None:
-            raise ArgumentError(f"{item.title} is made by another verb: {item.command}")
-        why = "its experiment is not here yet" if item.pending is None else item.pending
-        raise ArgumentError(f"{item.title} cannot be reproduced: {why}")
-    settings = experiments.module("_training").SETTINGS
-    settings.runs, settings.root = runs, root
-    for name in names:
-        if verb in ("run", "all") and not _run(name, profile, results, minutes, dry):
+    place = Workspace(runs, root)
+    verbs = VERBS if verb is None else (verb,)
+    for found in _experiments(name):
+        if found not in EXPERIMENTS:
+            _records(found, verbs, folder(results) / found, place, minutes)
             continue
-        if dry:
+        if "run" in verbs and not _run(found, profile, folder(results), place, minutes, dry):
             continue
-        if verb in ("collect", "all"):
-            _collect(name, profile, results)
-        if verb in ("plot", "all"):
-            for path in experiments.plot(name, profile, results):
-                typer.echo(f"picture: {path}")
+        if not dry:
+            _show(found, verbs, profile, folder(results))
 
 
-def _run(name: str, profile: str, results: Path | None, minutes: float | None, dry: bool) -> bool:
+def _experiments(name: str) -> list[str]:
+    """The experiments of an artefact, or one by its own name, with hyphens or underscores."""
+    from binaryduo.paper.artefacts import ARTEFACTS, find
+    from binaryduo.paper.registry import EXPERIMENTS, RECORDS
+
+    if name == "all":
+        return list(dict.fromkeys(found for item in ARTEFACTS for found in item.experiments))
+    if (own := name.replace("-", "_")) in (*EXPERIMENTS, *RECORDS):
+        return [own]
+    item = find(name)
+    if item.command is not None:
+        raise ArgumentError(f"{item.title} is made by another verb: {item.command}")
+    if item.pending is not None:
+        raise ArgumentError(f"{item.title} cannot be reproduced: {item.pending}")
+    return list(item.experiments)
+
+
+def _run(
+    name: str, profile: str | None, results: Path, place: "Workspace", minutes: float | None, dry: bool
+) -> bool:
     """Say how long it will take, then do it; False if something is left to do."""
     from binaryduo.cli.options import run_guarded
-    from binaryduo.report import experiments
+    from binaryduo.paper import runner
+    from binaryduo.paper.registry import find
 
-    if not experiments.sources(name):
-        seconds, why = experiments.estimate(name, profile, results)
-        length = "an unknown time" if seconds is None else "about " + duration(seconds)
-        todo = len(experiments.missing_units(name, profile, results))
-        parts = f"{todo} part{'' if todo == 1 else 's'} to do"
-        typer.echo(f"{name}, {experiments.own_profile(name, profile)}: {parts}, {length} ({why})")
+    experiment = find(name)
+    if experiment.sources:  # drawn from the rows of others
+        return True
+    seconds, why = runner.estimate(name, profile, results, place)
+    length = "an unknown time" if seconds is None else "about " + duration(sum(seconds))
+    typer.echo(f"{name}, {experiment.profile(profile)}: {_to_do(name, profile, results)}, {length} ({why})")
     if dry:
         return True
-    complete: bool = run_guarded(lambda: experiments.run(name, profile, results, minutes))
+
+    expected = [] if seconds is None else seconds
+    spent = 0.0
+
+    def after(left: int, took: float) -> None:
+        nonlocal spent
+        spent += took
+        planned = sum(expected[: len(expected) - left])
+        rest = sum(expected[len(expected) - left :]) if left else 0.0
+        length = f", about {duration(rest * spent / planned)}" if planned and rest else ""
+        typer.echo(f"{name}: a part took {duration(took)}; {_parts(left)} left{length}")
+
+    complete: bool = run_guarded(lambda: runner.run(name, profile, results, place, minutes, after))
     if not complete:
         typer.echo("not complete: the same command continues")
     return complete
 
 
-def _collect(name: str, profile: str, results: Path | None) -> None:
-    from binaryduo.report import experiments
+def _to_do(name: str, profile: str | None, results: Path) -> str:
+    from binaryduo.paper.results import missing
 
-    found = experiments.read(name, profile, results)
-    if found is None:
-        raise experiments.no_results(name, profile)
-    for verdict in experiments.verdicts(name, found.rows):
-        where = f" [{verdict.setting}]" if verdict.setting else ""
-        typer.echo(f"{verdict.verdict.upper()}: {verdict.claim}{where}: {verdict.evidence}")
+    return f"{_parts(len(missing(name, profile, results)))} to do"
+
+
+def _parts(count: int) -> str:
+    return f"{count} part{'' if count == 1 else 's'}"
+
+
+def _show(name: str, verbs: tuple[str, ...], profile: str | None, results: Path) -> None:
+    from binaryduo.paper import runner
+
+    if "collect" in verbs:
+        for verdict in runner.collect(name, profile, results):
+            where = f" [{verdict.setting}]" if verdict.setting else ""
+            typer.echo(f"{verdict.verdict.upper()}: {verdict.claim}{where}: {verdict.evidence}")
+    if "plot" in verbs:
+        for path in runner.plot(name, profile, results):
+            typer.echo(f"picture: {path}")
+
+
+def _records(
+    name: str, verbs: tuple[str, ...], results: Path, place: "Workspace", minutes: float | None
+) -> None:
+    """The verbs of an experiment that keeps its results in a form of its own."""
+    from binaryduo.cli.options import run_guarded
+    from binaryduo.paper.registry import find_records
+
+    records = find_records(name)
+    run, collect, plot = records.run, records.collect, records.plot
+    if "run" in verbs and run is not None and not run_guarded(lambda: run(results, place, minutes)):
+        typer.echo("not complete: the same command continues")
+        return
+    if ("collect" in verbs or "plot" in verbs) and collect is not None and not results.is_dir():
+        raise ArgumentError(f"{name} has no results in {results} yet: run it first")
+    if "collect" in verbs and collect is not None:
+        for sentence in collect(results):
+            typer.echo(sentence)
+    if "plot" in verbs and plot is not None:
+        for path in plot(results):
+            typer.echo(f"written: {path}")
 
 
 def _list(results: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from binaryduo.report.paper_map import lines
+    from binaryduo.paper.artefacts import ARTEFACTS
+    from binaryduo.paper.paper_map import lines
+    from binaryduo.paper.registry import EXPERIMENTS, RECORDS, find, find_records
+    from binaryduo.paper.results import folder, read_best
 
     table = Table("name", "artefact", "profile run", "verdict")
     table.columns[0].no_wrap = True
     for line in lines(results):
-        pending = line.artefact.pending is not None
-        verdict = "not yet" if pending else line.verdict
+        verdict = "not run here" if line.verdict == "not run" else line.verdict
+        verdict = "not yet" if line.artefact.pending is not None else verdict
         table.add_row(line.artefact.key, line.artefact.title, line.profile, verdict)
+    table.add_section()
+    place, listed = folder(results), {name for item in ARTEFACTS for name in item.experiments}
+    for name in EXPERIMENTS:
+        if name not in listed:  # beyond the paper
+            found = read_best(name, place)
+            state = "not run here" if found is None else f"{found.done} of {_parts(found.total)} done"
+            table.add_row(
+                name.replace("_", "-"), find(name).title, "" if found is None else found.profile, state
+            )
+    for name in RECORDS:
+        table.add_row(name.replace("_", "-"), find_records(name).title, "", "")
     Console().print(table)
 
 
 def _map(results: Path | None) -> None:
-    from binaryduo.errors import ArgumentError
-    from binaryduo.report import experiments, paper_map
+    from binaryduo.paper import paper_map
+    from binaryduo.paper.results import documents
 
     if results is not None and not results.is_dir():
         raise ArgumentError(f"the folder {results} does not exist: nothing was written")
-    docs = experiments.folder().parent / "docs"
+    docs = documents()
     path = docs / "paper_map.md"
     path.write_text(paper_map.markdown(results, docs))
     typer.echo(f"written: {path}")

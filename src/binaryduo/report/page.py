@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from binaryduo.paper.experiment import VERDICTS
+
 ASSETS = Path(__file__).parent / "assets"
 PLOTLY = ASSETS / "plotly-cartesian-4.1.1.min.js.gz"
 
@@ -129,7 +131,7 @@ def _cell(value: object) -> str:
         )
         return f'<td class="number" data-value="{value!r}">{shown}</td>'
     text = str(value)
-    if text in ("holds", "does not hold", "undecided", "not run", "not yet"):
+    if text in (*VERDICTS, "not yet"):
         return f'<td><span class="verdict {text.replace(" ", "-")}">{text}</span></td>'
     return f"<td>{escape(text)}</td>"
 

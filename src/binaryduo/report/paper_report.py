@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from binaryduo.report import paper_map
+from binaryduo.paper import paper_map
 from binaryduo.report.page import Page, escape
 
 
@@ -29,8 +29,9 @@ def build(results: Path | None = None) -> str:
     ]
     page.table(("artefact", "verdict", "profile run", "ours", "paper"), rows, "Verdicts")
     page.text(
-        "Holds, does not hold: the difference is larger than the spread over seeds. Undecided: the spread is larger. "
-        "Not run: nothing was measured yet.",
+        "Holds, does not hold: the 95 % interval of the difference over seeds lies above zero, or below. Undecided: it "
+        "contains zero. Too small to say: measured only on a narrow network after three epochs. Not run: nothing was "
+        "measured yet.",
         "note",
     )
     for line in lines:

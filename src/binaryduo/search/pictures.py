@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from binaryduo.paper_values import CIFAR10
 from binaryduo.search.cases import parse_case
 from binaryduo.search.results import accuracy_of, ranked
 
@@ -18,9 +19,6 @@ Entry = tuple[int | None, float, float | None, list[float]]  # levels, mean, dev
 
 INK, RED = "#1b1f24", "#d1242f"
 KIND_COLOURS = {"baseline": "#57606a", "coupled": "#0a58ca", "scratch": "#9a6700", "decoupled": "#c2410c"}
-
-# Table of the paper's Section 5.1 and Figure 6: VGG-7 on CIFAR-10, best test accuracy of the grid.
-PAPER = {"baseline": 89.07, "coupled": 89.69, "decoupled": 90.44, "scratch": 88.93, "coupled:4": 89.61}
 
 
 def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None = None) -> None:
@@ -131,7 +129,7 @@ def draw_comparison(results: list[dict[str, Any]], path: Path) -> None:
         f"ours: {recipe['model']['network']} (width {recipe['model']['width']:g}), {recipe['data']['name']}"
     )
     paper: dict[str, Entry] = {
-        name: (parse_case(name).trained_levels, PAPER[name], None, []) for name in cases if name in PAPER
+        name: (parse_case(name).trained_levels, CIFAR10[name], None, []) for name in cases if name in CIFAR10
     }
     if paper:
         _points(right, paper)

@@ -1,0 +1,226 @@
+"""When does coupling pay? VGG-7 on CIFAR-10 at full width, three ways, from 10 to 200 epochs, with spread.
+
+The question that a user has: at which budget does which way win, and by how much? Ways (`ways`): the binary baseline;
+the decoupled topology from scratch; duo, which is coupled, decoupled and fine-tuned. Float weights, all 50,000 images,
+batches of 256, tested on the 10,000 test images; nothing is chosen by these runs.
+
+Units in this order, so that wherever it stops the result is worth most: 10 epochs in total with five seeds; 40 with
+three; baseline and scratch at 20 with three, which gives the paper's comparison (20 + 20 epochs against 20); then the
+paper's own schedule, 100 + 100 epochs with step drops against 100, one seed.
+
+Claim of the paper: after 200 epochs (duo: 200 + 200) and the best of a grid, duo reaches 90.44 %, the baseline 89.07 %,
+scratch 88.93 %. The sentences for every outcome are in `coupling_outcomes`, written before the results.
+"""
+
+from collections import Counter
+from itertools import product
+from statistics import mean, stdev
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from binaryduo.paper import ways as w
+from binaryduo.paper.accuracies import EQUAL, PAPERS, shown
+from binaryduo.paper.coupling_outcomes import accuracies, comparisons, papers_sentence, pooled, sentence
+from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
+from binaryduo.paper.judging import Interval, paired
+from binaryduo.paper.results import key_of
+from binaryduo.paper_values import CIFAR10
+
+# Chosen by coupling-choices on held-out images; provisional until coupling-choices is complete.
+LR, FINETUNE_LR, SHARE, ANNEALS = 5e-3, 3e-3, 0.5, 2
+
+# Seconds of a training step of 256 images, `binaryduo bench train`; a run's own clock says how busy the machine was.
+STEP_SECONDS = {"baseline": 0.427, "coupled": 0.368, "decoupled": 0.450}
+MACHINE = "two idle cores of an AMD EPYC (Zen 3)"
+
+NETWORK = "vgg7 at full width on cifar10"
+COLOURS = {"baseline": "#57606a", "scratch": "#9a6700", "duo": "#c2410c"}
+INK = "#1b1f24"
+BESIDE = {"baseline": 0.98, "scratch": 1.0, "duo": 1.02}  # equal epochs are drawn side by side
+NAMES = {
+    "baseline": "binary baseline",
+    "scratch": "decoupled topology, from scratch",
+    "duo": "duo, both stages",
+}
+
+
+def unit(way: str, epochs: int, seed: int, **settings: object) -> Unit:
+    """A run of the study, with the settings chosen for its way."""
+    duo = {"finetune_lr": FINETUNE_LR, "share": SHARE, "anneals": ANNEALS} if way == "duo" else {}
+    return w.unit(way, epochs, seed, LR, **duo, **settings)
+
+
+def units(profile: str) -> list[Unit]:
+    if profile == "smoke":
+        return [unit(way, 2, 0, network="mlp", width=0.05) for way in w.WAYS]
+    return [
+        *(unit(way, 10, seed) for seed, way in product(range(5), w.WAYS)),
+        *(unit(way, 40, seed) for seed, way in product(range(3), w.WAYS)),
+        *(unit(way, 20, seed) for seed, way in product(range(3), ("baseline", "scratch"))),
+        *(unit(way, 200 if way == "duo" else 100, 0, schedule="step") for way in w.WAYS),
+    ]
+
+
+def missing(rows: list[Row]) -> str:
+    """What of the study is still to be run, in words; empty if nothing is."""
+    planned = units("hours")
+    keys = planned[0].keys() | {"schedule", "finetune_lr", "share", "anneals"}
+    done = {key_of({key: row[key] for key in keys if key in row}) for row in rows}
+    left = Counter(
+        ("with the paper's schedule" if "schedule" in work else f"of {work['epochs']} epochs")
+        for work in planned
+        if key_of(work) not in done
+    )
+    return ", ".join(f"{count} run{'' if count == 1 else 's'} {what}" for what, count in left.items())
+
+
+def _planned(epochs: int) -> int:
+    return sum(work["way"] == "baseline" and work["epochs"] == epochs for work in units("hours"))
+
+
+def verdicts(rows: list[Row]) -> list[Verdict]:
+    """At equal epochs and as the paper compares; only of budgets that have all their seeds."""
+    out = []
+    for found in comparisons(rows):
+        if min(len(accuracies(rows, way, found.epochs)) for way in w.WAYS) < _planned(found.epochs):
+            continue
+        setting = f"{EQUAL}, {found.epochs} each; {NETWORK}"
+        claims = (
+            ("duo beats the binary baseline", found.over_baseline),
+            ("duo beats its own topology from scratch", found.over_scratch),
+            ("the decoupled topology from scratch beats the baseline", found.topology),
+        )
+        out += [_verdict(claim, setting, interval) for claim, interval in claims]
+    return out + _papers_verdicts(rows)
+
+
+def _papers_verdicts(rows: list[Row], epochs: int = 20) -> list[Verdict]:
+    """Figure 6 at E + E epochs against E."""
+    stages = [
+        row for row in rows if (row["way"], row["epochs"], row.get("schedule")) == ("duo", 2 * epochs, None)
+    ]
+    duo, coupled = [row["last"] for row in stages], [row["coupled"]["last"] for row in stages]
+    baseline, scratch = (accuracies(rows, way, epochs) for way in ("baseline", "scratch"))
+    if min(len(some) for some in (duo, baseline, scratch)) < _planned(epochs):
+        return []
+    scatter = pooled(rows)
+    each, against = (
+        f"{PAPERS}, {epochs} epochs each",
+        f"{PAPERS}, {epochs} + {epochs} epochs against {epochs}",
+    )
+    after = f"{PAPERS}, {epochs} epochs and {epochs} more"
+    gain = paired([last - before for last, before in zip(duo, coupled, strict=True)])
+    claims = (
+        (
+            "the coupled network, half the weights, beats the baseline",
+            each,
+            scatter.difference(coupled, baseline),
+        ),
+        ("duo beats the binary baseline", against, scatter.difference(duo, baseline)),
+        ("fine-tuning the decoupled network improves on the coupled one", after, gain),
+        (
+            "the decoupled topology from scratch is below the baseline",
+            each,
+            scatter.difference(baseline, scratch),
+        ),
+        ("duo beats its own topology from scratch", against, scatter.difference(duo, scratch)),
+    )
+    return [_verdict(claim, f"{setting}; {NETWORK}", interval) for claim, setting, interval in claims]
+
+
+def _verdict(claim: str, setting: str, found: Interval) -> Verdict:
+    return Verdict(claim, setting, found.verdict, f"difference {found.shown()} points")
+
+
+def numbers(rows: list[Row]) -> str:
+    """The answer so far, the paper's comparisons, every mean, and what is missing."""
+    parts = [sentence(rows), papers_sentence(rows, 20), papers_sentence(rows, 100, "step")]
+    kinds = dict.fromkeys((row["epochs"], row["way"], row.get("schedule")) for row in rows)
+    means = [
+        f"{epochs} epochs{'' if schedule is None else ', step schedule'}, {way} {shown(some)}"
+        for epochs, way, schedule in kinds
+        if (
+            some := [r for r in rows if (r["epochs"], r["way"], r.get("schedule")) == (epochs, way, schedule)]
+        )
+    ]
+    parts.append("After the last epoch: " + "; ".join(means) + ".")
+    if left := missing(rows):
+        parts.append(f"Still missing: {left}.")
+    return " ".join(part for part in parts if part is not None)
+
+
+def draw(rows: list[Row]) -> dict[str, Figure]:
+    figure = Figure(figsize=(12, 5.0), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    _panel(left, rows, {})
+    _panel(right, rows, STEP_SECONDS)
+    left.set_ylabel("test accuracy after the last epoch (%)")
+    left.set_xlabel("epochs in total, both stages of duo added")
+    right.set_xlabel(f"minutes of training on {MACHINE}")
+    signs = [Line2D([], [], marker="o", color=COLOURS[way], label=NAMES[way]) for way in w.WAYS]
+    signs.append(
+        Line2D([], [], marker="D", ls="", mfc="none", mec=INK, label="the paper, best epoch of its grid")
+    )
+    if any(row.get("schedule") == "step" for row in rows):
+        signs.append(
+            Line2D([], [], marker="s", ls="", color=INK, label="the paper's step schedule, one seed")
+        )
+    figure.legend(handles=signs, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    left_over = missing(rows)
+    notes = "Mean and standard deviation over seeds, each seed a dot; minutes are epochs × the idle step time"
+    lines = [notes, *([f"still missing: {left_over}"] if left_over else [])]
+    figure.suptitle("\n".join(lines), fontsize=9.5, x=0.01, ha="left")
+    return {"coupling_pays.png": figure}
+
+
+def _panel(axes: Axes, rows: list[Row], step: dict[str, float]) -> None:
+    """Accuracy over epochs, or over minutes where the seconds of a step are given."""
+    for way in w.WAYS:
+        colour = COLOURS[way]
+        places = sorted({r["epochs"] for r in rows if r["way"] == way and r.get("schedule") is None})
+        values = [accuracies(rows, way, epochs) for epochs in places]
+        xs = [_at(way, epochs, step) * (1.0 if step else BESIDE[way]) for epochs in places]
+        spread = [stdev(some) if len(some) > 1 else 0.0 for some in values]
+        axes.errorbar(xs, [mean(some) for some in values], spread, fmt="o-", color=colour, capsize=4)
+        for x, some in zip(xs, values, strict=True):
+            axes.plot([x] * len(some), some, ".", color=colour, alpha=0.5, ms=5)
+        for epochs in {r["epochs"] for r in rows if r["way"] == way and r.get("schedule") == "step"}:
+            found = accuracies(rows, way, epochs, "step")
+            axes.plot([_at(way, epochs, step)] * len(found), found, "s", ms=7, color=colour)
+        case, length = ("decoupled", 400) if way == "duo" else (way, 200)
+        at = _at(way, length, step)
+        axes.plot(at, CIFAR10[case], "D", ms=8, mfc="none", mec=colour)
+        offset, side = {
+            "baseline": ((-9, 3), "right"),
+            "scratch": ((9, -10), "left"),
+            "duo": ((0, 9), "center"),
+        }[way]
+        text = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": side}
+        axes.annotate(f"{CIFAR10[case]:.2f}", (at, CIFAR10[case]), offset, **text)  # type: ignore[arg-type]
+    axes.set_xscale("log")
+    ticks = [15, 30, 60, 120, 240, 480] if step else [10, 20, 40, 100, 200, 400]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.margins(x=0.08, y=0.12)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _at(way: str, epochs: int, step: dict[str, float]) -> float:
+    return w.seconds_of(unit(way, epochs, 0), step) / 60 if step else float(epochs)
+
+
+EXPERIMENT = Experiment(
+    "coupling_pays",
+    "When does coupling pay? Three ways from 10 to 200 epochs",
+    units,
+    w.measure,
+    verdicts,
+    draw,
+    profiles=STUDY,
+    numbers=numbers,
+    estimate=w.estimate,
+    judges_parts=True,
+)

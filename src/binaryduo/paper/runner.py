@@ -1,0 +1,106 @@
+"""The three verbs of an experiment: run measures what is missing, collect judges the claims, plot draws."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from binaryduo._common.allocator import keep_memory
+from binaryduo._common.files import write_synced
+from binaryduo.errors import ArgumentError
+from binaryduo.paper.experiment import Verdict, Workspace
+from binaryduo.paper.registry import find
+from binaryduo.paper.results import Results, dump, folder, kept_units, key_of, missing, path_of, read
+
+DPI = 120
+
+
+def estimate(
+    name: str, profile: str | None, results: Path, place: Workspace
+) -> tuple[list[float] | None, str]:
+    """(seconds that each missing unit will take here, how that is known); None where nothing is known."""
+    todo = missing(name, profile, results)
+    if not todo:
+        return [], "nothing is left to do"
+    experiment = find(name)
+    if experiment.estimate is not None:
+        return experiment.estimate(todo, place), "from training steps measured just now"
+    before = read(name, profile, results) or read(name, profile, folder())
+    if before is not None and before.done:
+        each = before.seconds / before.done
+        return [each] * len(todo), f"from results measured on {before.machine}"
+    return None, "nothing like it was measured yet"
+
+
+def run(
+    name: str,
+    profile: str | None,
+    results: Path,
+    place: Workspace | None = None,
+    minutes: float | None = None,
+    after: Callable[[int, float], None] = lambda left, seconds: None,
+) -> bool:
+    """Measure what is missing, unit by unit, and begin none after `minutes`; True if nothing is left.
+
+    `after(units left, seconds that the last one took)` is called whenever a unit is kept.
+    """
+    import torch
+
+    experiment = find(name)
+    own = experiment.profile(profile)
+    place = Workspace() if place is None else place
+    keep_memory()
+    path = path_of(name, own, results)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = kept_units(name, own, results)
+    kept.update(experiment=name, profile=own, torch=torch.__version__)
+    kept["machine"] = f"{platform.machine()}, {os.cpu_count()} cores"
+    done = {key_of(unit["unit"]) for unit in kept["units"]}
+    todo = [unit for unit in experiment.units(own) if key_of(unit) not in done]
+    begin = time.perf_counter()
+    for number, unit in enumerate(todo, start=1):
+        started = time.perf_counter()
+        if minutes is not None and started - begin > 60 * minutes:
+            return False
+        rows = experiment.measure(unit, place)
+        seconds = time.perf_counter() - started
+        kept["units"].append({"unit": unit, "seconds": round(seconds, 2), "rows": rows})
+        write_synced(path, dump(kept).encode())
+        after(len(todo) - number, seconds)
+    return True
+
+
+def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:
+    """Judge the claims from the rows, and keep the verdicts beside them."""
+    found = _existing(name, profile, results)
+    verdicts = find(name).verdicts(found.rows)
+    if found.profile != "smoke":
+        content = json.dumps([asdict(verdict) for verdict in verdicts], indent=1, ensure_ascii=False)
+        target = results / name / "verdicts.json"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(target, (content + "\n").encode())
+    return verdicts
+
+
+def plot(name: str, profile: str | None, results: Path) -> list[Path]:
+    """Draw the pictures from the rows, beside them."""
+    found = _existing(name, profile, results)
+    out = []
+    for file, figure in find(name).draw(found.rows).items():
+        path = results / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=DPI, metadata={"Software": None})
+        out.append(path)
+    return out
+
+
+def _existing(name: str, profile: str | None, results: Path) -> Results:
+    found = read(name, profile, results)
+    if found is not None and found.rows:
+        return found
+    first = find(name).sources
+    what = f"it is drawn from {', '.join(first)}, run them first" if first else "run it first"
+    raise ArgumentError(f"{name} has no results of the profile {find(name).profile(profile)} yet: {what}")

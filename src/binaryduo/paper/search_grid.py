@@ -1,0 +1,80 @@
+"""The grids behind Figure 6, reduced: which weight decay and learning rate does each training scheme want?
+
+Claim of the paper (VGG-7 on CIFAR-10, 13 × 10 settings, two runs or more each, 200 epochs): the best of the
+grid is 89.07 % for the binary baseline, 89.69 % coupled, 90.44 % decoupled and fine-tuned, 88.93 % decoupled
+from scratch.
+
+What differs here, chosen before the run: Fashion-MNIST's embedded 10,000 + 2,000 images, VGG-7 at an eighth
+of its width, two epochs (and two of fine-tuning) of batches of 100 with a one-cycle schedule, 5 × 4 settings,
+two runs each, ranked by the last epoch instead of the best. So this shows that the search works and how the
+four cases compare under a very short training; it is no check of the paper's numbers.
+
+Found (best mean ± deviation over two runs of the 20 settings, last epoch; all 160 trials completed):
+
+    baseline                 76.68 ± 0.32 %   at decay 0.1,  rate 0.064
+    coupled                  77.62 ± 0.32 %   at decay 0.1,  rate 0.064
+    decoupled, from scratch  78.65 ± 0.85 %   at decay 0.01, rate 0.016
+    decoupled, fine-tuned    80.50 ± 0.42 %   at decay 0.1,  rate 0.0064, from a coupled network of 77.85 %
+
+Coupled above baseline and fine-tuned above all is the paper's order. From scratch above baseline is not: the paper
+has it below. And the fine-tuned network has had four epochs where the others had two, so that its lead is not shown
+to come from the scheme. Three of the four best lie at the highest rate searched: the grid should have reached further.
+Decay hardly matters up to 1 in so short a training; 10 with a high rate ruins it.
+"""
+
+import json
+from pathlib import Path
+
+from binaryduo.paper.experiment import Records, Workspace
+from binaryduo.search import Search, read_results, run_search
+from binaryduo.search import collect as collect_trials
+from binaryduo.search.local import SearchStopped, open_search
+from binaryduo.search.outcome import write_outcome
+from binaryduo.search.results import overhead
+from binaryduo.training import named, with_settings
+
+SEARCH = Search(
+    name="grid",
+    cases=("baseline", "coupled", "scratch", "decoupled"),
+    weight_decay="1e-3:10:5",
+    lr="1e-3:6.4e-2:4",
+    finetune_lr="1e-4:6.4e-3:4",
+    repeats=2,
+    recipe=with_settings(
+        named("demo"), ["model.width=0.125", "train.epochs=2", "finetune.epochs=2", "loop.engine=eager"]
+    ),
+)
+
+
+def run(results: Path, place: Workspace, minutes: float | None) -> bool:
+    """160 trainings, minutes on two cores; a search that was stopped continues."""
+    runs = place.runs / "search-grid"
+    try:
+        run_search(SEARCH, runs)
+    except SearchStopped as stopped:
+        print(stopped)
+        return False
+    storage, studies = open_search(SEARCH, runs, None)
+    found = {**collect_trials(SEARCH, studies), "overhead": overhead(runs)}
+    storage.engine.dispose()
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+    return True
+
+
+def collect(results: Path) -> list[str]:
+    """The best of each case."""
+    cases = json.loads((results / "results.json").read_text())["cases"].values()
+    return [
+        f"{case['title']} {case['best']['mean']:.2f} (n {case['best']['n']})"
+        for case in cases
+        if case["best"] is not None
+    ]
+
+
+def plot(results: Path) -> list[Path]:
+    """Tables, contours and the comparison, from the JSON."""
+    return write_outcome(read_results(results), results)
+
+
+RECORDS = Records("search_grid", "The grids of Figure 6, reduced", run, collect, plot)

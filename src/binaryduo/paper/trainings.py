@@ -1,0 +1,189 @@
+"""What the experiments that train networks share: a unit of work is a training, a row is one of its networks.
+
+A unit names its recipe's settings. Its run folder is named after them below the workspace's `runs`, so that an
+interrupted run continues where it was, and a training that two figures need is done once.
+"""
+
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from binaryduo import training
+from binaryduo.data import Plan
+from binaryduo.paper.experiment import Row, Unit, Workspace
+from binaryduo.training import Loop, Recipe, Stage
+from binaryduo.training.duo import build_model, load_data
+
+LABELS = {None: "full precision", 16: "4 bits", 8: "3 bits", 4: "2 bits", 3: "ternary", 2: "1 bit"}
+
+# Declared before running. `paper` is the paper's schedule with our choice of rate and decay (it prints none);
+# `cpu` is a quarter of the width and a one-cycle schedule; `smoke` only shows that everything works.
+STAGES = {
+    "smoke": ("mlp", "fashion-mnist-small", 0.05, 1000, Stage(1, lr=1e-2), Stage(1, lr=1e-3)),
+    "cpu": (
+        "vgg7",
+        "cifar10",
+        0.25,
+        256,
+        Stage(3, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(2, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+    ),
+}
+SEEDS = (0, 1)
+
+
+def base(profile: str) -> Recipe:
+    """The recipe of a profile, both stages."""
+    if profile == "paper":
+        return training.named("vgg7-cifar10")
+    network, data, width, batch, first, second = STAGES[profile]
+    return Recipe(
+        name=f"reproduce-{profile}",
+        data=training.Data(name=data),
+        model=training.Model(network=network, width=width),
+        train=first,
+        finetune=second,
+        loop=Loop(
+            batch=batch, tensorboard=profile != "smoke", engine="eager" if profile == "smoke" else "auto"
+        ),
+    )
+
+
+def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: int = 0, **model: Any) -> Unit:
+    """One training: `stages` 1 for a single network, 2 for coupled, decoupled and fine-tuned.
+
+    `widen` multiplies the profile's width; `longer` adds epochs, so that one stage can be as long as two.
+    """
+    recipe = base(profile)
+    chosen = {"levels": 2, "ste": "relu1", "variant": "baseline", "topology": "duo", **model}
+    return {
+        "stages": stages,
+        "seed": seed,
+        "network": recipe.model.network,
+        "data": recipe.data.name,
+        "width": recipe.model.width * widen,
+        "epochs": recipe.train.epochs + longer,
+        "finetune": 0 if stages == 1 or recipe.finetune is None else recipe.finetune.epochs,
+        "recipe": recipe.name,
+        **chosen,
+    }
+
+
+def recipe_named(name: str) -> Recipe:
+    """The recipe that a unit or a row names: a reduced one of ours, or one of the paper's."""
+    reduced = name.removeprefix("reproduce-")
+    return base(reduced) if reduced in STAGES else training.named(name)
+
+
+def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
+    """The complete recipe of a unit."""
+    recipe = recipe_named(work["recipe"])
+    model = replace(
+        recipe.model,
+        **{key: work[key] for key in ("network", "variant", "levels", "ste", "width", "topology")},
+    )
+    first = replace(recipe.train, epochs=work["epochs"])
+    second = recipe.finetune
+    if second is not None and work["finetune"]:
+        second = replace(second, epochs=work["finetune"])
+    data = replace(recipe.data, root=None if root is None else str(root))
+    data = replace(data, **{key: work[key] for key in ("image_size", "workers") if key in work})
+    loop = replace(recipe.loop, seed=work["seed"])
+    if "batch" in work:
+        loop = replace(loop, batch=work["batch"], test_batch=work["batch"])
+    return replace(recipe, model=model, train=first, finetune=second, data=data, loop=loop)
+
+
+def folder_of(work: Unit, runs: Path) -> Path:
+    """Where the run of a unit is kept: a name for people, and the digest of all its settings."""
+    digest = hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()[:10]
+    levels = "full" if work["levels"] is None else work["levels"]
+    name = f"{work['network']}-{work['variant']}-{levels}-{work['ste']}-seed{work['seed']}-{digest}"
+    return runs / name
+
+
+def measure(work: Unit, place: Workspace) -> list[Row]:
+    """Train what the unit names, or go on with it; a finished run is only read."""
+    folder, recipe = folder_of(work, place.runs), recipe_of(work, place.root)
+    if not (folder / "summary.json").exists():
+        started = (folder / "recipe.yaml").exists()
+        if work["stages"] == 1:
+            training.train(recipe, folder, resume=started)
+        else:
+            training.duo(recipe, folder, resume=started)
+    return rows_of(work, folder)
+
+
+def rows_of(work: Unit, folder: Path) -> list[Row]:
+    """One row a network: its accuracies, how long it took, and its learning curve."""
+    summary = json.loads((folder / "summary.json").read_text())
+    keys = ("network", "data", "width", "levels", "ste", "variant", "topology", "seed", "recipe")
+    common = {key: work[key] for key in keys}
+    if work["stages"] == 1:
+        return [{**common, "stage": "single", **_result(summary, folder)}]
+    before = summary["decoupled_before"]["top1"]
+    first = {**common, "stage": "coupled", **_result(summary["coupled"], folder / "coupled")}
+    second = {**common, "stage": "decoupled", **_result(summary["finetuned"], folder / "decoupled")}
+    return [first, {**second, "levels": 2, "coupled_levels": work["levels"], "before": before}]
+
+
+def _result(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    curve = [
+        [line["epoch"], round(line["train_top1"], 2), round(line["test_top1"], 2)]
+        for line in lines
+        if line["kind"] == "epoch" and "test_top1" in line
+    ]
+    return {
+        "best": result["best"]["top1"],
+        "last": result["last"]["top1"],
+        "epochs": result["epochs"],
+        "seconds": result["seconds"],
+        "images_per_second": result["images_per_second"],
+        "curve": curve,
+    }
+
+
+def estimate(works: Sequence[Unit], place: Workspace) -> list[float]:
+    """Seconds that each unit will take here, from three training steps of each kind of network, measured now."""
+    out: list[float] = []
+    per_step: dict[tuple[Any, ...], float] = {}
+    for work in works:
+        if (folder_of(work, place.runs) / "summary.json").exists():
+            out.append(0.0)
+            continue
+        recipe = recipe_of(work, place.root)
+        data = load_data(recipe)
+        plan = Plan(recipe.loop.batch, True)
+        kind = tuple(work[key] for key in ("network", "variant", "levels", "width", "data"))
+        if kind not in per_step:
+            per_step[kind] = _seconds_a_step(recipe, data, plan)
+        testing = len(data.test) / max(1, 3 * recipe.loop.batch)  # a forward pass is about a third of a step
+        steps = (work["epochs"] + work["finetune"]) * (data.train.steps(plan) + testing)
+        out.append(per_step[kind] * steps)
+    return out
+
+
+def _seconds_a_step(recipe: Recipe, data: Any, plan: Plan) -> float:
+    model = build_model(recipe, data, "coupled" if recipe.model.variant == "coupled" else "baseline").train()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    images, labels, _ = next(iter(data.train.batches(plan)))
+    times = []
+    for _ in range(4):
+        began = time.perf_counter()
+        torch.nn.functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])
+
+
+def longer(profile: str) -> int:
+    """Epochs to add to a single stage, so that it is trained as long as two; none in the paper's setting."""
+    second = base(profile).finetune
+    return 0 if profile == "paper" or second is None else second.epochs

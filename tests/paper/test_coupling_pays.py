@@ -1,0 +1,159 @@
+"""When does coupling pay: every outcome has its sentence; partial results are drawn and say what is missing."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binaryduo.paper import coupling_choices, ways
+from binaryduo.paper import coupling_pays as study
+from binaryduo.paper.artefacts import find as find_artefact
+from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
+from binaryduo.paper.paper_map import line_of, markdown
+from binaryduo.paper.results import dump
+
+Row = dict[str, Any]
+NOISE = (-0.2, 0.2, 0.0, 0.1, -0.1)  # a deviation of 0.16 points
+
+
+def _rows(**means: dict[int, float]) -> list[Row]:
+    """The planned runs whose way and budget have a mean, with the noise of each seed."""
+    out = []
+    for work in study.units("hours"):
+        at = work["epochs"] if "schedule" not in work else -work["epochs"]
+        if at in means.get(work["way"], {}):
+            last = means[work["way"]][at] + NOISE[work["seed"]]
+            out.append({**work, "last": last, "best": last + 0.1, "coupled": {"last": last - 2.0}})
+    return out
+
+
+@pytest.mark.parametrize(
+    ("baseline", "scratch", "duo", "outcome", "words"),
+    [
+        (80.0, 80.1, 82.0, "duo", "Coupling pays at 10 epochs: with 10 epochs duo is at +2.00 ± 0."),
+        (80.0, 82.0, 81.9, "topology", "The topology pays and coupling does not, at 10 epochs"),
+        (80.0, 82.0, 80.0, "topology", "and duo at -2.00 ±"),
+        (80.0, 80.15, 80.3, "ahead", "whether by coupling or by its topology is open"),
+        (80.0, 79.0, 79.0, "behind", "Coupling does not pay at 10 epochs"),
+        (80.0, 80.0, 80.05, "undecided", "Undecided within ±0."),
+    ],
+)
+def test_every_outcome_has_its_sentence(
+    baseline: float, scratch: float, duo: float, outcome: str, words: str
+) -> None:
+    rows = _rows(baseline={10: baseline}, scratch={10: scratch}, duo={10: duo})
+    (found,) = comparisons(rows)
+    assert found.outcome == outcome
+    assert words in sentence(rows)
+
+
+def test_duo_wins_from_a_budget_on() -> None:
+    rows = _rows(baseline={10: 82, 40: 86}, scratch={10: 82, 40: 86}, duo={10: 80, 40: 88})
+    said = sentence(rows)
+    assert said.startswith("Coupling pays at 40 epochs")
+    assert said.endswith("Otherwise before: at 10 epochs coupling does not pay.")
+    both = sentence(_rows(baseline={10: 82, 40: 86}, scratch={10: 82, 40: 86}, duo={10: 84, 40: 88}))
+    assert both.startswith("Coupling pays from 10 epochs on: with 40 epochs duo is at +2.00")
+    assert "Otherwise" not in both
+
+
+def test_nothing_and_single_runs_are_open() -> None:
+    assert "no budget has runs of all three ways yet" in sentence([])
+    rows = _rows(baseline={10: 80}, scratch={10: 80}, duo={10: 90})
+    one = [row for row in rows if row["seed"] == 0]
+    assert "one seed only" in sentence(one)
+    assert study.verdicts(one) == []
+
+
+def test_the_deviation_is_pooled_over_ways_and_budgets() -> None:
+    rows = _rows(baseline={10: 80, 20: 84}, scratch={10: 70}, duo={10: 60, 40: 88})
+    assert pooled(rows).df == 3 * 4 + 2 * 2
+    assert pooled(rows).deviation == pytest.approx((sum((3 * 0.1, 2 * 0.08)) / 16) ** 0.5)
+
+
+def test_the_papers_comparison_is_of_e_plus_e_against_e() -> None:
+    rows = _rows(baseline={20: 84, -100: 88}, scratch={20: 84, -100: 88}, duo={40: 86, -200: 90})
+    assert "(20 + 20 epochs against 20, n 3), duo is at +2.00 ±" in str(papers_sentence(rows, 20))
+    assert "step schedule (100 + 100 epochs against 100, n 1)" in str(papers_sentence(rows, 100, "step"))
+    assert papers_sentence(rows, 10) is None
+    found = {v.claim: v for v in study.verdicts(rows)}
+    assert len(found) == 5
+    assert found["duo beats the binary baseline"].verdict == "holds"
+    assert found["duo beats the binary baseline"].setting.startswith("the paper's comparison, 20 + 20 epochs")
+    assert found["the decoupled topology from scratch is below the baseline"].verdict == "undecided"
+    assert found["fine-tuning the decoupled network improves on the coupled one"].verdict == "holds"
+
+
+def test_a_budget_is_judged_when_all_its_seeds_are_there() -> None:
+    rows = _rows(baseline={10: 80}, scratch={10: 80}, duo={10: 82})
+    assert [v.verdict for v in study.verdicts(rows)] == ["holds", "holds", "undecided"]
+    assert all(v.setting.startswith("equal epochs, 10 each") for v in study.verdicts(rows))
+    assert study.verdicts(rows[:-1]) == []
+
+
+@pytest.mark.parametrize("count", [1, 4, 15, 20, 33])
+def test_partial_results_are_drawn_and_say_what_is_missing(count: int, tmp_path: Path) -> None:
+    rows = _rows(
+        baseline={10: 80, 20: 84, 40: 86, -100: 88},
+        scratch={10: 80, 20: 84, 40: 86, -100: 88},
+        duo={10: 82, 40: 88, -200: 90},
+    )
+    assert len(rows) == 33
+    (figure,) = study.draw(rows[:count]).values()
+    figure.savefig(tmp_path / "picture.png")
+    said = study.numbers(rows[:count])
+    assert ("Still missing" in said) == (count < 33)
+    if count == 20:
+        assert "4 runs of 40 epochs, 6 runs of 20 epochs, 3 runs with the paper's schedule" in said
+
+
+def test_the_order_and_the_settings_of_the_runs() -> None:
+    planned = study.units("hours")
+    kinds = [(work["epochs"], work["seed"]) for work in planned]
+    assert kinds[:3] == [(10, 0)] * 3
+    assert [work["way"] for work in planned[:3]] == list(ways.WAYS)
+    assert kinds[15] == (40, 0)
+    assert kinds[24] == (20, 0)
+    recipes = [ways.recipe_of(work) for work in planned]
+    assert {(r.model.width, r.model.weight_bits, r.loop.batch, r.data.validation) for r in recipes} == {
+        (1.0, 32, 256, 0.0)
+    }
+    duo = recipes[planned.index(study.unit("duo", 10, 0))]
+    assert duo.finetune is not None
+    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 5e-3, 3e-3)
+    last = recipes[-1]
+    assert last.finetune is not None
+    for stage in (last.train, last.finetune):
+        assert (stage.epochs, stage.schedule, stage.drops) == (100, "step", (61, 81))
+
+
+def test_the_choices_keep_their_schedules() -> None:
+    """One anneal: a constant rate in the coupled stage, and a fall without a warm-up; two: a cycle each."""
+    one = next(work for work in coupling_choices.units("hours") if work.get("anneals") == 1)
+    recipe = ways.recipe_of(one)
+    assert recipe.finetune is not None
+    assert (recipe.train.schedule, recipe.finetune.schedule, recipe.finetune.warmup) == (
+        "constant",
+        "onecycle",
+        0.0,
+    )
+    two = ways.recipe_of({**one, "anneals": 2})
+    assert two.finetune is not None
+    assert (two.train.schedule, two.finetune.warmup) == ("onecycle", 0.2)
+
+
+def test_the_study_judges_figure_6(tmp_path: Path) -> None:
+    """Without it the narrow network is too small to say; with it the paper's comparison decides."""
+    rows = _rows(baseline={10: 80, 20: 84, 40: 86}, scratch={10: 80, 20: 83, 40: 86}, duo={10: 79, 40: 88})
+    for row in rows:
+        row["coupled"] = {"last": row["last"] - 3}
+    kept = [{"unit": row, "seconds": 1.0, "rows": [row]} for row in rows]
+    (tmp_path / "coupling_pays").mkdir()
+    (tmp_path / "coupling_pays" / "hours.json").write_text(dump({"units": kept}))
+    line = line_of(find_artefact("figure6-right"), tmp_path)
+    assert line.verdict == "holds"
+    assert any(
+        "does not hold" in v.verdict for v in line.details
+    )  # at ten epochs, which the paper does not claim
+    assert "Coupling pays at 40 epochs" in line.ours
+    assert "## Beyond the paper: When does coupling pay?" in markdown(tmp_path)
