@@ -107,7 +107,7 @@ def test_network_with_weights(images, tmp_path, capsys):
     assert "random" not in capsys.readouterr().out
     save_file({"other": next(model.parameters()).detach()}, weights)
     assert call(*command, weights) == 2
-    assert "belongs to another network" in capsys.readouterr().err
+    assert "is of another network" in capsys.readouterr().err
     assert call(*command, tmp_path / "none.safetensors") == 2
 
 

@@ -61,7 +61,7 @@ def test_run_arrays_and_pictures(packed):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "net.duo", "missing.png"], "cannot be read as images"),
+        (["run", "net.duo", "missing.png"], "could not be read: No such file"),
         (["run", "net.safetensors", "images.npy"], "not a packed model"),
         (["describe", "missing.duo"], "cannot be read"),
         (["pack", "net.safetensors", "net.duo"], "exists already"),

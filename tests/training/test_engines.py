@@ -73,7 +73,7 @@ def test_the_fast_engine_trains_and_resumes_bit_for_bit(tmp_path: Path) -> None:
 
 def test_the_choice_is_stored(tmp_path: Path) -> None:
     loop = dataclasses.replace(tiny.LOOP, engine="auto")
-    fit(tiny.network(), tiny.split(), None, Stage(epochs=1), loop, tmp_path)
+    fit(nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), tiny.split(), None, Stage(epochs=1), loop, tmp_path)
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None
     assert Measured(**found.state["chosen"]) == Measured("eager", 5, 1, {})

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from binaryduo.nn import BinaryConv2d
-from binaryduo.training.fast import convolution
+from binaryduo.training.fast import convolution, fast
 
 pytestmark = pytest.mark.skipif(not convolution.available(), reason="installed without the native part")
 
@@ -74,14 +74,14 @@ def test_only_training_is_changed_and_everything_is_put_back() -> None:
     x = torch.randn(2, 3, 8, 8)
     with torch.no_grad():
         plain = model(x)
-        assert convolution.install(model) == 2
-        trained = model.train()(x)
-        assert not torch.equal(trained, plain)
-        assert torch.allclose(trained, plain, atol=1e-4)
-        assert torch.equal(model.eval()(x), plain)
-        assert torch.equal(model.train().double()(x.double()).float(), model.eval()(x.double()).float())
-        convolution.remove(model.float())
-        assert torch.equal(model.train()(x), plain)
+        with fast(model) as layers:
+            assert len(layers) == 2
+            trained = model.train()(x)
+            assert not torch.equal(trained, plain)
+            assert torch.allclose(trained, plain, atol=1e-4)
+            assert torch.equal(model.eval()(x), plain)
+            assert torch.equal(model.train().double()(x.double()).float(), model.eval()(x.double()).float())
+        assert torch.equal(model.float().train()(x), plain)
 
 
 @pytest.mark.parametrize(

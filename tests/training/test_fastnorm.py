@@ -11,6 +11,7 @@ from torch import nn
 import binaryduo as bd
 from binaryduo.nn import QuantAct
 from binaryduo.nn.copies import CopiedBatchNorm2d
+from binaryduo.training.fast import fast
 from binaryduo.training.fast import norm as fastnorm
 
 pytestmark = pytest.mark.skipif(not fastnorm.available(), reason="installed without the native part")
@@ -60,11 +61,12 @@ def test_agrees_with_float64(channels, copies, levels, size, seed, threads):
     near = (steps < 1e-3) | (steps > 1 - 1e-3)  # rounding may put these on either side
     edges = (values.abs() < 1e-3) | ((values - 1).abs() < 1e-3)
     grad = torch.randn(n, copies * channels, height, width).masked_fill(edges, 0)
-    assert fastnorm.install(model) == 1
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        y, dx, dp = gradients(model, x, grad)
+        with fast(model) as layers:
+            assert len(layers) == 1
+            y, dx, dp = gradients(model, x, grad)
     finally:
         torch.set_num_threads(before)
     wanted, wanted_dx, wanted_dp = gradients(wide, x.double(), grad.double())
@@ -80,8 +82,8 @@ def test_both_instruction_sets(kernels):
     model = network(45, 2, 3, 0)
     x, grad = torch.randn(4, 45, 6, 6), torch.randn(4, 90, 6, 6)
     wanted = gradients(copy.deepcopy(model), x, grad)
-    fastnorm.install(model)
-    found = gradients(model, x, grad)
+    with fast(model):
+        found = gradients(model, x, grad)
     assert (found[0] != wanted[0]).float().mean() < 1e-3
     assert torch.nn.functional.cosine_similarity(found[1].flatten(), wanted[1].flatten(), dim=0) > 0.999
 
@@ -92,10 +94,11 @@ def test_evaluation_is_untouched():
     model.eval()
     x = torch.randn(3, 8, 5, 5)
     wanted = model(x)
-    fastnorm.install(model)
-    assert torch.equal(model(x), wanted)
-    assert torch.equal(model.train().double()(x.double()), copy.deepcopy(model)(x.double()))
-    fastnorm.remove(model)
+    with fast(model):
+        assert torch.equal(model(x), wanted)
+    plain = copy.deepcopy(model).train().double()
+    with fast(model):
+        assert torch.equal(model.train().double()(x.double()), plain(x.double()))
     assert not any("forward" in module.__dict__ for module in model.modules())
 
 
@@ -127,8 +130,7 @@ def test_only_pairs_are_joined():
 def test_the_paper_networks_use_it():
     for variant, count in (("baseline", 4), ("coupled", 4), ("decoupled", 4)):
         model = bd.models.build("vgg7", variant=variant, width=0.25)
-        assert fastnorm.install(model) == count
-        fastnorm.remove(model)
+        assert len(fast(model).pairs) == count
 
 
 def test_hooks_see_and_change_what_they_would_without_it():
@@ -138,8 +140,8 @@ def test_hooks_see_and_change_what_they_would_without_it():
         seen = []
         getattr(model[place], register)(lambda *a, seen=seen: seen.append(a[-1]))
         wanted = copy.deepcopy(model)(x)
-        fastnorm.install(model)
-        found = model(x)
+        with fast(model):
+            found = model(x)
         assert torch.equal(found, wanted)
         value = seen[-1] if place == 0 else seen[-1][0]
         assert len(value.unique()) > 2  # not levels
@@ -148,17 +150,19 @@ def test_hooks_see_and_change_what_they_would_without_it():
 def test_modes_defaults_and_second_derivatives():
     model = nn.Sequential(network(8, 1, 2, 1), network(8, 1, 2, 1))
     model[0].eval()
-    assert fastnorm.install(model) == 2
+    layers = fast(model)
+    assert len(layers) == 2
     assert [part.training for part in model] == [False, True]
     model.train()
     x = torch.randn(4, 8, 5, 5)
-    wanted = model(x)
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        assert torch.equal(model(x), wanted)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    x.requires_grad_()
-    (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    with layers:
+        wanted = model(x)
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            assert torch.equal(model(x), wanted)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        x.requires_grad_()
+        (grad,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError):  # a second derivative is refused, not wrong
         grad.sum().backward()

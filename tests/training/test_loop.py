@@ -11,12 +11,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from binaryduo._common.stopping import RunInterrupted
 from binaryduo.data import Batch, MemorySplit, Plan
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import Loop, Stage, fit
 from binaryduo.training.nonfinite import NonFiniteLoss
 from binaryduo.training.runlog import RunFolder, read_metrics
-from binaryduo.training.stopping import RunInterrupted
 from tests.training import tiny
 
 
@@ -66,7 +66,7 @@ def test_sigterm_saves_and_resume_is_bit_for_bit(where: tuple[int, int], tmp_pat
     whole = tiny.network()
     fit(whole, tiny.split(), tiny.split(20, 1), tiny.STAGE, tiny.LOOP, tmp_path / "whole")
     model = tiny.network()
-    with pytest.raises(RunInterrupted, match=r"stopped by SIGTERM behind step .* continue with --resume"):
+    with pytest.raises(RunInterrupted, match=r"stopped by SIGTERM after step .* continue with --resume"):
         fit(model, stopping_split(*where), tiny.split(20, 1), tiny.STAGE, tiny.LOOP, tmp_path / "part")
     other = tiny.network(seed=5)  # what it is before resuming does not matter
     fit(other, tiny.split(), tiny.split(20, 1), tiny.STAGE, tiny.LOOP, tmp_path / "part", resume=True)

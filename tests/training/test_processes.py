@@ -46,5 +46,5 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
     assert found["lost message"].startswith("ProcessLost: another process of this run has ended")
     code, log = found["alone"]
     assert code == 2
-    assert "continuing behind step" in log
+    assert "continuing after step" in log
     assert "RunInterrupted: stopped by SIGTERM" in log

@@ -8,10 +8,17 @@ from typing import TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from binaryduo._common.text import printable
+
 T = TypeVar("T")
 
 # One console on stderr, so that what a command prints on stdout can be piped into a file.
 console = Console(stderr=True, soft_wrap=True)
+
+
+def say(text: str) -> None:
+    """A sentence on stderr, beside the progress bars; what a file brings in cannot steer the terminal."""
+    console.print(printable(text), markup=False, highlight=False)
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from binaryduo._common.files import write_synced
+from binaryduo._common.hostile import parse_json
 from binaryduo.errors import CheckpointError
 
 KEY = "binaryduo"  # the metadata entry that holds the build options as JSON
@@ -37,7 +39,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safetensors.safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             metadata = file.metadata() or {}
-        options = json.loads(metadata.get(KEY, "{}"))
+        options = parse_json(metadata.get(KEY, "{}"), f"the build options of {path}", CheckpointError)
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
     except IsADirectoryError:
@@ -49,27 +51,37 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, options
 
 
-def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the tensors into a model, in place; a file of another network is refused and named.
+@torch.no_grad()
+def load_weights(model: nn.Module, tensors: dict[str, Tensor], origin: object, cast: bool = False) -> None:
+    """Put the tensors into a model, in place and all or none; those of another network are refused by name.
+
+    With `cast`, numbers of another floating type are converted.
 
     >>> net = nn.Linear(2, 1)
-    >>> load_weights(net, nn.Linear(2, 1).state_dict(), Path("net.safetensors"))
+    >>> load_weights(net, nn.Linear(2, 1).state_dict(), "net.safetensors")
+    >>> load_weights(net, nn.Linear(3, 1).state_dict(), "net.safetensors")
+    Traceback (most recent call last):
+    binaryduo.errors.CheckpointError: net.safetensors is of another network: weight is (1, 3) there and (1, 2) here \
+(1 tensor differs): check the network, width, levels and classes it was built with
     """
-    wanted = model.state_dict()
-    missing = [name for name in wanted if name not in tensors]
-    extra = [name for name in tensors if name not in wanted]
-    wrong = [n for n, value in tensors.items() if n in wanted and value.shape != wanted[n].shape]
-    if missing or extra:
-        name = (missing or extra)[0]
-        what = f"lacks {name!r}" if missing else f"has {name!r}, which the network has not"
-        raise CheckpointError(
-            f"{path} is of another network: it {what} ({len(missing)} names missing, {len(extra)} too many)"
-        )
+    own = model.state_dict()
+    names = list(dict.fromkeys([*own, *tensors]))
+    wrong = [name for name in names if _form(own.get(name), cast) != _form(tensors.get(name), cast)]
     if wrong:
-        name = wrong[0]
-        have, want = tuple(tensors[name].shape), tuple(wanted[name].shape)
+        there, here = (_form(some.get(wrong[0]), cast) for some in (tensors, own))
+        differ = "1 tensor differs" if len(wrong) == 1 else f"{len(wrong)} tensors differ"
         raise CheckpointError(
-            f"{path} is of another shape: {name!r} is {have} there and {want} in the network "
-            f"({len(wrong)} tensors differ): check the width, levels and classes it was built with"
+            f"{origin} is of another network: {wrong[0]} is {there} there and {here} here "
+            f"({differ}): check the network, width, levels and classes it was built with"
         )
-    model.load_state_dict(tensors)
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def _form(tensor: Tensor | None, cast: bool) -> str:
+    """Shape and type, as far as they must be the same."""
+    if tensor is None:
+        return "absent"
+    kind = str(tensor.dtype).removeprefix("torch.")
+    plain = kind == "float32" or (cast and tensor.is_floating_point())
+    return f"{tuple(tensor.shape)}" if plain else f"{tuple(tensor.shape)} {kind}"

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from binaryduo import __version__
+from binaryduo._common.text import printable
 from binaryduo.cli import (
     bench,
     cost,
@@ -72,6 +73,6 @@ def run(arguments: list[str] | None = None) -> None:
         app(arguments)
     except BinaryDuoError as error:
         Console(stderr=True, soft_wrap=True).print(
-            f"binaryduo: {error}", style="red", markup=False, highlight=False
+            printable(f"binaryduo: {error}"), style="red", markup=False, highlight=False
         )
         sys.exit(2)

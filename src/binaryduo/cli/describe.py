@@ -13,7 +13,9 @@ def describe(
     """A table of a packed file's layers: sizes, weights, thresholds and the kernel chosen on this CPU."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    from binaryduo._common.text import printable
     from binaryduo.engine.runtime import load
 
     model = load(path, threads)
@@ -26,7 +28,13 @@ def describe(
     for layer in model.describe():
         count = str(layer.thresholds or "")
         table.add_row(
-            layer.name, layer.operation, layer.output, layer.weights, f"{layer.bytes:,}", count, layer.kernel
+            Text(printable(layer.name)),
+            layer.operation,
+            layer.output,
+            layer.weights,
+            f"{layer.bytes:,}",
+            count,
+            layer.kernel,
         )
     console = Console()
     console.print(table)
@@ -37,7 +45,9 @@ def describe(
         highlight=False,
     )
     for key, value in model.program.meta.items():
-        shown = value.replace("\n", ", ")
+        shown = printable(value.replace("\n", ", "))
         console.print(
-            f"{key}: {shown if len(shown) < 100 else shown[:97] + '...'}", highlight=False, markup=False
+            f"{printable(key)}: {shown if len(shown) < 100 else shown[:97] + '...'}",
+            highlight=False,
+            markup=False,
         )

@@ -9,6 +9,7 @@ from binaryduo.cli import options as o
 from binaryduo.cli.network_options import Levels
 
 
+@o.stoppable
 def duo(
     recipe: o.RecipeName = "demo",
     out: o.Folder = None,
@@ -55,19 +56,22 @@ def duo(
         "loop.seed": seed,
     }
     resolved = o.resolve(recipe, shortcuts, settings)
+    folder = Path("runs") / f"{resolved.name}-duo" if out is None else out
+    if resume:
+        resolved = o.resolve(recipe, shortcuts, settings, folder)
     if minutes is not None:
         resolved = with_minutes(resolved, minutes, two_stages=True)
     if show:
         print(to_yaml(resolved), end="")
         return
-    folder = Path("runs") / f"{resolved.name}-duo" if out is None else out
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
-    resolved = o.open_or_resolve(folder, resume, resolved, changed)
-    result = o.run_guarded(lambda: run(resolved, folder, resume))
+    result = run(resolved, folder, resume, change=changed)
     table = Table(
         "network", "top-1 last", "top-1 best", "epochs", "images/s", title=f"{resolved.name}: {folder}"
     )
     for name, stage in (("coupled", result.coupled), ("decoupled, fine-tuned", result.finetuned)):
+        assert stage.last is not None
+        assert stage.best is not None
         table.add_row(
             name,
             f"{stage.last['top1']:.2f} %",

@@ -7,7 +7,7 @@ import typer
 
 from binaryduo.cli import network_options as opt
 from binaryduo.cli.outputs import Numbers, Picture, write_numbers
-from binaryduo.errors import ArgumentError, CheckpointError, DataError
+from binaryduo.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -92,7 +92,7 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":
         try:
             with np.load(data, allow_pickle=False) as arrays:
                 images, labels = arrays["images"], arrays["labels"]
-        except (OSError, KeyError, ValueError) as error:
+        except Exception as error:  # a zip file of strangers: whatever its reader trips over
             raise DataError(
                 f"{data} has no arrays `images` and `labels` that can be read ({error})"
             ) from None
@@ -130,18 +130,12 @@ def _settle(model: "nn.Module", images: "Tensor") -> None:
 
 
 def _load(model: "nn.Module", path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from binaryduo._common.weight_files import load_weights, read_weights
 
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} could not be read as safetensors ({error})") from None
-    wanted = model.state_dict()
+    tensors, _ = read_weights(path)
     # A training checkpoint also holds the optimizer; its model's tensors are marked by a prefix.
-    for mark in ("", "model.", "model/"):
-        if all(mark + key in tensors for key in wanted):
-            model.load_state_dict({key: tensors[mark + key] for key in wanted})
-            return
-    missing = next(key for key in wanted if key not in tensors)
-    raise CheckpointError(f"{path} has no tensor {missing!r}: it belongs to another network or variant")
+    for mark in ("model/", "model."):
+        marked = {key.removeprefix(mark): value for key, value in tensors.items() if key.startswith(mark)}
+        if not set(model.state_dict()) <= set(tensors) and marked:
+            tensors = marked
+    load_weights(model, tensors, path, cast=True)

@@ -1,15 +1,22 @@
 """The options that `train` and `duo` share, and how they become a recipe."""
 
+import functools
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+from binaryduo._common.stopping import RunInterrupted, StopAtOnce, Stopped
 from binaryduo.cli.network_options import parse_levels
 from binaryduo.errors import ArgumentError
 
 if TYPE_CHECKING:
     from binaryduo.training import Recipe
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RecipeName = Annotated[
     str,
@@ -17,11 +24,15 @@ RecipeName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--out", help="The run's folder; one run a folder; default: below runs."),
+    typer.Option("--out", help="The run's folder; one run per folder; default: below runs."),
 ]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Continue the run in the folder, bit for bit, with the recipe it has."),
+    typer.Option(
+        "--resume",
+        help="Continue the run in the folder, bit for bit, with the recipe it has. With --set its settings change "
+        "from there on; that is said and recorded.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -44,32 +55,30 @@ Listing = Annotated[bool, typer.Option("--list", help="Show the named recipes an
 Show = Annotated[bool, typer.Option("--show", help="Print the resolved recipe as YAML and stop.")]
 
 
-def resolve(name: str, shortcuts: dict[str, Any], settings: list[str] | None) -> "Recipe":
-    """The named recipe with the options given (dotted key -> value, None: not given) and then --set."""
-    from binaryduo.training import named, with_settings
+def resolve(
+    name: str,
+    shortcuts: dict[str, Any],
+    settings: list[str] | None,
+    resumed: Path | None = None,
+) -> "Recipe":
+    """The named recipe with the options given (dotted key -> value, None: not given) and then --set.
+
+    Of a run that is resumed, its own recipe instead of the named one.
+    """
+    from binaryduo.training import from_yaml, named, with_settings
     from binaryduo.training.recipe import with_value
 
-    found = named(name)
+    if resumed is None:
+        found = named(name)
+    elif (resumed / "recipe.yaml").exists():
+        found = from_yaml(resumed / "recipe.yaml")
+    else:
+        raise ArgumentError(f"there is no run to resume in {resumed}")
     for key, value in shortcuts.items():
         if value is not None:
             plain = str(value) if isinstance(value, Path) else value
             found = with_value(found, key, parse_levels(value) if key == "model.levels" else plain)
     return with_settings(found, settings or [])
-
-
-def open_or_resolve(folder: Path, resume: bool, recipe: "Recipe", changed: bool) -> "Recipe":
-    """The recipe of the run to resume, else the one asked for."""
-    from binaryduo.training import from_yaml
-
-    if not resume:
-        return recipe
-    kept = folder / "recipe.yaml"
-    if not kept.exists():
-        raise ArgumentError(f"there is no run to resume in {folder}")
-    found = from_yaml(kept)
-    if changed and found != recipe:
-        raise ArgumentError(f"{kept} is another recipe: a run is resumed with the settings it began with")
-    return found
 
 
 def list_recipes() -> None:
@@ -89,13 +98,24 @@ def list_recipes() -> None:
     Console().print(table)
 
 
-def run_guarded(work: Any) -> Any:
-    """Do the work; a run that was asked to stop has saved itself and ends without an error."""
-    from binaryduo._common.progress import console
-    from binaryduo.training.stopping import RunInterrupted
-
+def run_guarded(work: Callable[[], T]) -> T:
+    """Do the work; where SIGTERM or Ctrl-C asks it to stop, wherever it is, the command ends with exit code 0."""
     try:
-        return work()
+        with StopAtOnce():
+            return work()
     except RunInterrupted as stopped:
-        console.print(f"binaryduo: {stopped}", markup=False, highlight=False)
-        raise typer.Exit(0) from None
+        text = str(stopped)
+    except Stopped as stopped:
+        text = f"stopped by {stopped}; nothing that was saved is lost, continue with --resume"
+    print(f"binaryduo: {text}", file=sys.stderr)
+    raise typer.Exit(0)
+
+
+def stoppable(verb: Callable[P, None]) -> Callable[P, None]:
+    """The verb, guarded from its first import on."""
+
+    @functools.wraps(verb)
+    def guarded(*arguments: P.args, **options: P.kwargs) -> None:
+        run_guarded(lambda: verb(*arguments, **options))
+
+    return guarded

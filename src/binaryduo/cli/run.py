@@ -18,7 +18,9 @@ def run(
     top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images that are run at once.")] = 64,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object an image instead.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object for each image instead.")
+    ] = False,
 ) -> None:
     """Classify images with a packed model.
 
@@ -31,13 +33,14 @@ def run(
 
     import numpy as np
 
+    from binaryduo._common.text import printable
     from binaryduo.engine.runtime import load
     from binaryduo.errors import ArgumentError
 
     model = load(path, threads)
     if model.program.tensors[-1].shape[1:] != (1, 1):
         raise ArgumentError(f"{path} gives an image and not one answer an image: use bd.load in Python")
-    classes = [name for name in model.program.meta.get("classes", "").split("\n") if name]
+    classes = [printable(name) for name in model.program.meta.get("classes", "").split("\n") if name]
     for source in inputs:
         images = _read(source, model)
         for first in range(0, len(images), batch):
@@ -45,7 +48,8 @@ def run(
             powers = np.exp(logits - logits.max(1, keepdims=True))
             probabilities = powers / powers.sum(1, keepdims=True)
             for i, row in enumerate(probabilities):
-                name = source.name if len(images) == 1 else f"{source.name}[{first + i}]"
+                file = printable(source.name)
+                name = file if len(images) == 1 else f"{file}[{first + i}]"
                 best = [int(c) for c in np.argsort(-row)[:top]]
                 labels = [classes[c] if c < len(classes) else str(c) for c in best]
                 if json:
@@ -65,30 +69,45 @@ def _read(path: Path, model: "PackedModel") -> Any:
     """The images of a file, (N, C, H, W) and normalised."""
     import numpy as np
 
+    from binaryduo._common.images import read_array, read_image
     from binaryduo.errors import DataError
 
     c, h, w = model.input_shape
-    try:
-        if path.suffix == ".npy":
-            array = np.load(path, allow_pickle=False)
-            images = array[None] if array.ndim == 3 else array
-            if images.ndim == 2 and (h, w) == (1, 1):
-                images = images[:, :, None, None]
-            if images.ndim != 4 or images.shape[1:] != (c, h, w):
-                raise DataError(
-                    f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}"
-                )
-            return images.astype(np.float32)
-        from PIL import Image
+    if path.suffix == ".npy":
+        array = read_array(path, DataError)
+        images = array[None] if array.ndim == 3 else array
+        if images.ndim == 2 and (h, w) == (1, 1):
+            images = images[:, :, None, None]
+        if images.ndim != 4 or images.shape[1:] != (c, h, w):
+            raise DataError(f"{path} has the shape {array.shape}, and the model takes N × {c} × {h} × {w}")
+        return images
+    from PIL import Image
 
-        with Image.open(path) as image:
-            pixels = image.convert({1: "L", 3: "RGB"}.get(c, "RGB")).resize((w, h), Image.Resampling.BILINEAR)
-            values = np.asarray(pixels, np.float32).reshape(h, w, -1) / 255
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as images: {error}") from error
+    image = read_image(path, DataError, {1: "L", 3: "RGB"}.get(c, "RGB"))
+    pixels = image.resize((w, h), Image.Resampling.BILINEAR)
+    values = np.asarray(pixels, np.float32).reshape(h, w, -1) / 255
     if values.shape[-1] != c:
         raise DataError(f"{path} is an image, and the model takes {c} channels: give it an .npy array")
     for name, step in (("mean", np.subtract), ("std", np.divide)):
         if name in model.program.meta:
-            values = step(values, np.array(model.program.meta[name].split(), np.float32))
+            values = step(values, _constants(model, name, c))
     return np.ascontiguousarray(values.transpose(2, 0, 1))[None]
+
+
+def _constants(model: "PackedModel", name: str, channels: int) -> Any:
+    """The mean or the deviation of each channel, as the packed file gives them in its text."""
+    import numpy as np
+
+    from binaryduo.errors import PackedFormatError
+
+    text = model.program.meta[name]
+    try:
+        values = np.array([float(part) for part in text.split()], np.float32)
+    except (ValueError, OverflowError):
+        values = np.full(1, np.nan, np.float32)
+    usable = values.size in (1, channels) and np.isfinite(values).all() and (name == "mean" or values.all())
+    if not usable:
+        raise PackedFormatError(
+            f"the packed model's {name} is {text[:60]!r}: it takes {channels} numbers, one for each channel"
+        )
+    return values

@@ -11,6 +11,7 @@ from binaryduo.cli import options as o
 Text = str | None
 
 
+@o.stoppable
 def search(
     recipe: o.RecipeName = "demo",
     file: Annotated[

@@ -9,6 +9,7 @@ from binaryduo.cli import options as o
 from binaryduo.cli.network_options import Levels
 
 
+@o.stoppable
 def train(
     recipe: o.RecipeName = "demo",
     out: o.Folder = None,
@@ -53,15 +54,16 @@ def train(
         "loop.seed": seed,
     }
     resolved = o.resolve(recipe, shortcuts, settings)
+    folder = Path("runs") / f"{resolved.name}-{resolved.model.variant}" if out is None else out
+    if resume:
+        resolved = o.resolve(recipe, shortcuts, settings, folder)
     if minutes is not None:
         resolved = with_minutes(resolved, minutes, two_stages=False)
     if show:
         print(to_yaml(resolved), end="")
         return
-    folder = Path("runs") / f"{resolved.name}-{resolved.model.variant}" if out is None else out
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
-    resolved = o.open_or_resolve(folder, resume, resolved, changed)
-    result = o.run_guarded(lambda: run(resolved, folder, resume))
+    result = run(resolved, folder, resume, change=changed)
     for name, found in (("best", result.best), ("last", result.last)):
         if found is not None:
             print(

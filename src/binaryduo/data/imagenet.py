@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from binaryduo._common.hostile import read_bytes
 from binaryduo.data import folders, shards
 from binaryduo.data.decoded import DecodedSplit
 from binaryduo.errors import DataError
@@ -21,7 +22,8 @@ def load(root: Path, size: int = 224, workers: int = 4) -> tuple[DecodedSplit, D
     if train and test:
         listed = root / "classes.txt"
         if listed.is_file():
-            classes = tuple(listed.read_text().split("\n")[:-1])
+            names = read_bytes(listed, "the list of classes", DataError).decode(errors="replace")
+            classes = tuple(names.split("\n")[:-1])
         else:
             classes = tuple(str(number) for number in range(NUM_CLASSES))
         found = [shards.scan(train, len(classes)), shards.scan(test, len(classes))]

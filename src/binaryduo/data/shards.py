@@ -1,7 +1,7 @@
 """Images in WebDataset tar shards, read at random through an index of their members.
 
 A sample is a group of members with the same key: key.jpg (or .jpeg, .png, .webp) and key.cls, a number in
-plain text, or key.json with an entry "label". The index is made once a shard, from the headers alone, and
+plain text, or key.json with an entry "label". The index is made once for each shard, from the headers alone, and
 kept in the user's cache. With it a shard is as good as a folder: the order of an epoch is a pure function
 of the seed, and a run resumes in the middle of an epoch with any number of processes.
 """
@@ -15,12 +15,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from binaryduo._common.hostile import parse_json, read_json
 from binaryduo._common.progress import track
 from binaryduo.data.cache import cache_dir
 from binaryduo.data.order import Plan, epoch_order, generator
 from binaryduo.errors import DataError
 
 IMAGES = {"jpg", "jpeg", "png", "webp"}
+MOST_LABEL_BYTES = 2**20
 WINDOW = 16  # shards that are shuffled together: disk reads stay within these
 
 
@@ -74,13 +76,14 @@ def index_shard(path: Path) -> list[tuple[str, int, int, int]]:
                 folder, _, base = member.name.rpartition("/")
                 stem, _, kind = base.partition(".")
                 key = f"{folder}/{stem}" if folder else stem
-                if kind.lower() in IMAGES:
+                if kind.lower() in IMAGES and member.isreg():
                     images[key] = (member.offset_data, member.size)
-                elif kind in ("cls", "json") and (file := archive.extractfile(member)) is not None:
-                    text = file.read()
-                    labels[key] = int(json.loads(text)["label"] if kind == "json" else text)
-    except (tarfile.TarError, OSError, ValueError, KeyError, TypeError) as error:
+                elif kind in ("cls", "json"):
+                    labels[key] = _label(archive, member, kind)
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, RecursionError) as error:
         raise DataError(f"the shard {path} is damaged or not a WebDataset shard: {error}") from error
+    except DataError as error:
+        raise DataError(f"the shard {path}: {error}") from None
     for key in images:
         if key not in labels:
             raise DataError(f"the shard {path} has no label (.cls or .json) for the sample {key}")
@@ -89,20 +92,46 @@ def index_shard(path: Path) -> list[tuple[str, int, int, int]]:
     return [(key, *place, labels[key]) for key, place in images.items()]
 
 
+def _label(archive: tarfile.TarFile, member: tarfile.TarInfo, kind: str) -> int:
+    """The number in a member: plain text, or the entry "label" of JSON. Links are not followed."""
+    file = archive.extractfile(member) if member.isreg() else None
+    if file is None or member.size > MOST_LABEL_BYTES:
+        raise DataError(
+            f"{member.name} is no file of at most {MOST_LABEL_BYTES} bytes, and cannot be a label"
+        )
+    text = file.read()
+    if kind == "json":
+        found = parse_json(text, member.name, DataError)
+        label = found.get("label") if isinstance(found, dict) else None
+    else:
+        label = int(text) if text.strip().isdigit() and len(text) < 20 else None
+    if type(label) is not int:
+        raise DataError(f"{member.name} holds no label, which is a whole number")
+    return label
+
+
 def _cached_index(path: Path) -> list[tuple[str, int, int, int]]:
     """The index of a shard from the cache if the shard's size and date are those it was made for."""
     stat = path.stat()
     mark = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
     kept = cache_dir() / "shards" / f"{hashlib.sha256(mark.encode()).hexdigest()[:32]}.json"
     try:
-        return [tuple(entry) for entry in json.loads(kept.read_text())]
-    except (OSError, ValueError):
-        entries = index_shard(path)
+        found = read_json(kept, "the index", DataError, limit=2**30)
+        if isinstance(found, list) and all(_is_entry(entry) for entry in found):
+            return [tuple(entry) for entry in found]
+    except DataError:
+        pass  # it is not there yet, or was damaged: it is made anew from the shard itself
+    entries = index_shard(path)
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(".part")
     part.write_text(json.dumps(entries))
     part.rename(kept)
     return entries
+
+
+def _is_entry(entry: object) -> bool:
+    kinds = [str, int, int, int]
+    return isinstance(entry, list) and [type(value) for value in entry] == kinds
 
 
 def scan(shards: list[Path], num_classes: int) -> ShardFiles:

@@ -7,6 +7,7 @@ The native executor chooses the best instruction set of the CPU; the environment
 forces one (scalar, avx2, avx512, neon).
 """
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from binaryduo._common.images import as_numbers
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import Code, Flag, Op, Program, Storage
 from binaryduo.engine.weight_layout import unpack_bits
@@ -48,11 +50,9 @@ MOST_THREADS = 256  # more would only wait for one another
 class PackedModel:
     """A loaded packed model; call it with images. Safe to call from several threads at once."""
 
-    def __init__(self, sections: duo.Sections, threads: int | None = None) -> None:
-        if threads is not None and not 1 <= threads <= MOST_THREADS:
-            raise ArgumentError(
-                f"threads must be from 1 to {MOST_THREADS}, not {threads}: leave it out to use all cores"
-            )
+    def __init__(self, sections: duo.Sections, threads: int | None = None, check_finite: bool = True) -> None:
+        threads = None if threads is None else _whole(threads)
+        self.check_finite = check_finite
         self.program: Program = duo.parse(sections)
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if os.environ.get("BINARYDUO_ISA", "") not in ("", *_native.available().split()):
@@ -92,12 +92,13 @@ class PackedModel:
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
         """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be.
 
-        A model that gives images, as a segmentation does, returns (N, C, H, W).
+        A model that gives images, as a segmentation does, returns (N, C, H, W). What is not one array of finite
+        numbers is refused with ArgumentError.
         """
         result: NDArray[np.float32] = self._native.run(self._images(images))
         form = self.program.meta.get("output")
         if form == "flat":
-            return result.reshape(len(result), -1)
+            return result.reshape(len(result), math.prod(result.shape[1:]))
         return result[:, :, None, None] if form == "image" and result.ndim == 2 else result
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
@@ -108,7 +109,10 @@ class PackedModel:
     def trace(self, image: ArrayLike) -> list[NDArray[Any]]:
         """All tensors for one image, (1, H, W, C) each, bits as zeros and ones: for looking inside."""
         values: list[NDArray[Any]] = []
-        for tensor, raw in zip(self.program.tensors, self._native.trace(self._images(image)), strict=True):
+        array = self._images(image)
+        if len(array) != 1:
+            raise ArgumentError(f"trace takes one image, not {len(array)}")
+        for tensor, raw in zip(self.program.tensors, self._native.trace(array), strict=True):
             if tensor.kind == Storage.BITS:
                 raw = unpack_bits(raw, tensor.channels, tensor.copies)
             values.append(raw[None])
@@ -119,12 +123,18 @@ class PackedModel:
         return [float(seconds) for seconds in self._native.profile(self._images(images))]
 
     def _images(self, images: ArrayLike) -> NDArray[np.float32]:
-        array = np.ascontiguousarray(images, dtype=np.float32)
+        array = as_numbers(images, "images", ArgumentError)
         if array.ndim == 2 and self.input_shape[1:] == (1, 1):
             array = array[:, :, None, None]
         if array.ndim != 4 or array.shape[1:] != self.input_shape:
             expected = " × ".join(str(n) for n in self.input_shape)
             raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
+        if self.check_finite and not np.isfinite(array).all():
+            first = int(np.flatnonzero(~np.isfinite(array).all(axis=(1, 2, 3)))[0])
+            raise ArgumentError(
+                f"image {first} holds a value that is not finite (NaN, infinite, or too large for float32): an "
+                "answer to it would mean nothing; load(…, check_finite=False) leaves this check out"
+            )
         return array
 
     def describe(self) -> list[Layer]:
@@ -156,14 +166,33 @@ class PackedModel:
         )
 
 
-def load(path: str | Path, threads: int | None = None) -> PackedModel:
+def _whole(threads: object) -> int:
+    """The number of threads, if it is one.
+
+    >>> _whole("2")
+    Traceback (most recent call last):
+    binaryduo.errors.ArgumentError: threads must be a whole number from 1 to 256, not '2': leave it out to use all cores
+    """
+    if type(threads) is int or isinstance(threads, np.integer):
+        count = int(threads)
+        if 1 <= count <= MOST_THREADS:
+            return count
+    raise ArgumentError(
+        f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}: leave it out to use all cores"
+    )
+
+
+def load(path: str | Path, threads: int | None = None, check_finite: bool = True) -> PackedModel:
     """Load a packed model; threads=None uses all cores. Needs NumPy only.
+
+    Images with NaN or infinite values are refused, since a binary activation would turn them into a confident
+    answer; check_finite=False leaves that check out (it costs a pass over the images).
 
     Every checksum is verified and every length and index checked first; a file that is not as it should be
     is refused with PackedFormatError. The weights are mapped, not copied: do not overwrite the file in place
     while it is loaded (replace it instead).
     """
     try:
-        return PackedModel(duo.open_sections(path), threads)
+        return PackedModel(duo.open_sections(path), threads, check_finite)
     except MemoryError as error:
         raise PackedFormatError(f"{path} needs more memory than there is") from error

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from binaryduo.report.runs import Json, RunView
+from binaryduo.report.checked import Json
+from binaryduo.report.runs import RunView
 
 # Colours that can be told apart by people who see few colours, on light and on dark ground.
 PALETTE = ("#3b82f6", "#e07b39", "#10a37f", "#c45ab3", "#b8860b", "#64748b")
@@ -97,8 +98,9 @@ def mismatch_bars(profiles: list[Json]) -> Json:
         layers = profile["layers"]
         names = [layer["name"] for layer in layers] + ["total"]
         values = [layer["cosine"] for layer in layers] + [profile["total"]]
-        low = [max(0.0, layer["cosine"] - layer["interval"][0]) for layer in layers] + [0.0]
-        high = [max(0.0, layer["interval"][1] - layer["cosine"]) for layer in layers] + [0.0]
+        ends = [layer["interval"] or [layer["cosine"]] * 2 for layer in layers]
+        low = [max(0.0, layer["cosine"] - end[0]) for layer, end in zip(layers, ends, strict=True)] + [0.0]
+        high = [max(0.0, end[1] - layer["cosine"]) for layer, end in zip(layers, ends, strict=True)] + [0.0]
         traces.append(
             {
                 "type": "bar",

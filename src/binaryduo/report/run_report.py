@@ -6,8 +6,9 @@ from typing import Any
 from binaryduo.errors import BinaryDuoError
 from binaryduo.paper_values import CIFAR10, IMAGENET
 from binaryduo.report import figures
+from binaryduo.report.checked import Json, mapping, number
 from binaryduo.report.page import Page
-from binaryduo.report.runs import Json, RunView, StageView, read_run
+from binaryduo.report.runs import RunView, StageView, read_run
 
 # The paper's accuracies for VGG-7 by what a run calls its stage: 200 epochs, best epoch, best of its grid.
 PAPER_VGG7 = {
@@ -44,18 +45,18 @@ def build(paths: list[Path], costs: bool = True) -> str:
     page.table(head, rows, "Test accuracy; the paper's is for its full setting")
     page.text(
         "The paper's number is the best epoch of the best of its whole grid, on the test set. Last is the accuracy "
-        "behind the last epoch, chosen by nobody.",
+        "after the last epoch, chosen by nobody.",
         "note",
     )
-    for number, run in enumerate(runs):
-        _run(page, run, f"run{number}", costs)
+    for place, run in enumerate(runs):
+        _run(page, run, f"run{place}", costs)
     return page.render()
 
 
 def paper_accuracy(run: RunView, stage: StageView) -> float | None:
     """What the paper reports for this network and stage, at its full setting; None where it prints nothing."""
-    model = run.recipe.get("model") or {}
-    network, data = model.get("network"), (run.recipe.get("data") or {}).get("name")
+    model = run.section("model")
+    network, data = model.get("network"), run.section("data").get("name")
     if data == "imagenet":
         return IMAGENET.get(str(network)) if stage.title == "fine-tuning" else None
     if network != "vgg7" or data != "cifar10" or model.get("topology") == "quad":
@@ -77,7 +78,7 @@ def _accuracy_rows(run: RunView) -> list[list[object]]:
         planned = "" if stage.planned is None or done >= stage.planned else f" of {stage.planned}"
         seconds = stage.epochs[-1].get("seconds") if stage.epochs else None
         result = run.summary.get("finetuned" if stage.name == "decoupled" else stage.name, run.summary)
-        rate = result.get("images_per_second") if isinstance(result, dict) and seconds else None
+        rate = number(mapping(result).get("images_per_second")) if seconds else None
         rows.append(
             [
                 run.name,
@@ -134,16 +135,16 @@ def _run(page: Page, run: RunView, key: str, costs: bool) -> None:
 
 def _search(page: Page, search: Json, key: str) -> None:
     page.section("Search", f"{key}-search", 3)
-    for name, case in search.get("cases", {}).items():
+    for name, case in search["cases"].items():
         figure = figures.contour(case)
         if figure is None:
             page.text(f"{name}: no setting is finished yet.", "problem")
             continue
-        page.figure(figure, f"{case.get('title', name)}: accuracy over weight decay and learning rate")
+        page.figure(figure, f"{case['title']}: accuracy over weight decay and learning rate")
     rows = [
         [name, s["weight_decay"], s["lr"], s.get("mean"), s.get("std"), s.get("n"), s.get("failed", 0)]
-        for name, case in search.get("cases", {}).items()
-        for s in case.get("settings", [])
+        for name, case in search["cases"].items()
+        for s in case["settings"]
     ]
     head = ("case", "weight decay", "learning rate", "mean (%)", "std", "n", "failed")
     page.table(head, rows, "Every setting of the search")
@@ -153,7 +154,7 @@ def _costs(page: Page, run: RunView) -> None:
     """Parameters and operations of the network that the recipe describes, layer by layer."""
     try:
         variant, cost = _cost_of(run)
-    except (BinaryDuoError, KeyError, TypeError, ValueError) as error:
+    except (BinaryDuoError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
         page.text(f"The cost could not be computed from the recipe: {error}", "problem")
         return
     page.section(f"Cost per layer ({variant})", f"{run.name}-cost", 3)
@@ -230,7 +231,7 @@ def _record(page: Page, run: RunView, key: str) -> None:
     if run.starts:
         page.section("Environment", f"{key}-environment", 3)
         names = list(dict.fromkeys(name for start in run.starts for name in start if name != "command"))
-        head = ["what", *[f"start {number + 1}" for number in range(len(run.starts))]]
+        head = ["what", *[f"start {place + 1}" for place in range(len(run.starts))]]
         rows = [[name, *[_plain(start.get(name)) for start in run.starts]] for name in names]
         page.table(head, rows, "Where and with what it ran, one column a start")
 

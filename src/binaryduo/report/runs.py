@@ -5,14 +5,16 @@ packed models (*.duo), and measured speed: the JSON of `bench infer --out` or `b
 with seconds or images_per_second.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
+from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes, read_json
+from binaryduo._common.yaml_files import read_keys
+from binaryduo.errors import ArgumentError, DataError
+from binaryduo.report import checked
+from binaryduo.report.checked import Json
 
-Json = dict[str, Any]
 OWN = ("environment.json", "summary.json")  # read by name, not by what they look like
 STAGES = {"coupled": "coupled", "decoupled": "fine-tuning"}
 
@@ -24,7 +26,7 @@ class StageView:
     name: str
     title: str
     epochs: list[Json] = field(default_factory=list)
-    planned: int | None = None
+    planned: float | None = None
 
     def tested(self) -> list[Json]:
         """The epochs that were tested."""
@@ -61,11 +63,15 @@ class RunView:
         """What to call it: the folder's name."""
         return self.path.name or str(self.path)
 
+    def section(self, name: str) -> Json:
+        """One part of the recipe, such as `model`; empty where there is none."""
+        return checked.mapping(self.recipe.get(name))
+
     @property
     def decoupled_before(self) -> float | None:
-        """Accuracy right behind decoupling, before fine-tuning."""
-        found = self.summary.get("decoupled_before")
-        return float(found["top1"]) if isinstance(found, dict) and "top1" in found else None
+        """Accuracy right after decoupling, before fine-tuning."""
+        found = checked.number(checked.mapping(self.summary.get("decoupled_before")).get("top1"))
+        return None if found is None else float(found)
 
 
 def read_run(path: Path) -> RunView:
@@ -80,19 +86,16 @@ def read_run(path: Path) -> RunView:
         return run
     if (path / "recipe.yaml").exists():
         try:
-            recipe = yaml.safe_load((path / "recipe.yaml").read_text())
-            run.recipe = recipe if isinstance(recipe, dict) else {}
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            run.problems.append(f"recipe.yaml cannot be read: {_first_line(error)}")
-    starts = _json(path / "environment.json", run)
-    run.starts = [entry for entry in starts if isinstance(entry, dict)] if isinstance(starts, list) else []
-    summary = _json(path / "summary.json", run)
-    run.summary = summary if isinstance(summary, dict) else {}
+            run.recipe = read_keys(path / "recipe.yaml", "the recipe")
+        except ArgumentError as error:
+            run.problems.append(f"recipe.yaml cannot be read: {error}")
+    run.starts = checked.mappings(_json(path / "environment.json", run))
+    run.summary = checked.mapping(_json(path / "summary.json", run))
     two = any((path / name).is_dir() for name in STAGES)
     for name, title in STAGES.items() if two else [("", _single_title(run))]:
         folder = path / name
         if (folder / "metrics.jsonl").exists():
-            settings = run.recipe.get("finetune" if name == "decoupled" else "train") or {}
+            settings = run.section("finetune" if name == "decoupled" else "train")
             stage = StageView(
                 name or "single", title, _epochs(folder / "metrics.jsonl", run), _planned(settings)
             )
@@ -108,11 +111,11 @@ def read_run(path: Path) -> RunView:
 
 
 def _single_title(run: RunView) -> str:
-    return str((run.recipe.get("model") or {}).get("variant", "training"))
+    return str(run.section("model").get("variant", "training"))
 
 
-def _planned(settings: Json) -> int | None:
-    return None if settings.get("minutes") is not None else settings.get("epochs")
+def _planned(settings: Json) -> float | None:
+    return None if settings.get("minutes") is not None else checked.number(settings.get("epochs"))
 
 
 def _first_line(error: BaseException) -> str:
@@ -124,28 +127,42 @@ def _json(path: Path, run: RunView) -> Any:
     if not path.exists():
         return None
     try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        return read_json(path, "the file", DataError, finite=False)
+    except DataError as error:
         run.problems.append(f"{path.name} cannot be read: {_first_line(error)}")
         return None
 
 
 def _epochs(path: Path, run: RunView) -> list[Json]:
     """The epoch lines; a line that a crash has cut short is left out and mentioned."""
-    out, broken = [], 0
-    for line in path.read_text(errors="replace").splitlines():
+    out, broken, lost = [], 0, 0
+    name = f"{path.parent.name}/{path.name}"
+    try:
+        lines = read_bytes(path, "the file", DataError, limit=1024 * MEGABYTE).splitlines()
+    except DataError as error:
+        run.problems.append(f"{name} cannot be read: {error}")
+        return []
+    for line in lines:
         try:
-            entry = json.loads(line)
-        except ValueError:
+            entry = checked.mapping(parse_json(line, "a line", DataError, finite=False))
+        except DataError:
             broken += 1
             continue
-        if isinstance(entry, dict) and entry.get("kind") == "epoch" and "epoch" in entry:
-            out.append(entry)
+        found = checked.epoch(entry)
+        if found is not None:
+            out.append(found[0])
+            lost += found[1]
+        broken += found is None and entry.get("kind") not in ("step", "epoch")
     if broken:
-        run.problems.append(
-            f"{broken} lines of {path.parent.name}/{path.name} cannot be read and are left out"
-        )
+        run.problems.append(f"{broken} lines of {name} cannot be read and are left out")
+    _left_out(run, lost, name)
     return out
+
+
+def _left_out(run: RunView, lost: int, name: str) -> None:
+    """Say that values were no numbers."""
+    if lost:
+        run.problems.append(f"{lost} values of {name} are missing or no finite numbers, and are left out")
 
 
 def _extras(run: RunView) -> None:
@@ -156,9 +173,13 @@ def _extras(run: RunView) -> None:
         content = _json(path, run)
         rows = content if isinstance(content, list) else []
         if isinstance(content, dict) and str(content.get("format", "")).startswith("binaryduo-search/"):
-            run.search = content
+            run.search, lost = checked.search(content)
+            _left_out(run, lost, path.name)
         elif rows and all(isinstance(r, dict) and "layers" in r and "total" in r for r in rows):
-            run.mismatch += rows
+            for row in rows:
+                profile, lost = checked.profile(row)
+                run.mismatch.append(profile)
+                _left_out(run, lost, path.name)
         elif speeds := _speeds(content):
             run.speeds.append((path.stem, speeds))
     for path in sorted(run.path.glob("*.duo")):
@@ -182,7 +203,7 @@ def _speeds(content: Any) -> list[Json]:
                 "threads": row.get("threads"),
                 "contender": name,
                 "milliseconds": value,
-                "times binaryduo": row.get("ratios", {}).get(name, 1.0),
+                "times binaryduo": checked.mapping(row.get("ratios")).get(name, 1.0),
             }
             for row in rows
             for name, value in row["milliseconds"].items()
@@ -195,7 +216,7 @@ def _packed(path: Path, run: RunView) -> Json:
     from binaryduo.engine import format as duo
     from binaryduo.errors import BinaryDuoError
 
-    entry: Json = {"file": path.name, "bytes": path.stat().st_size}
+    entry: Json = {"file": path.name, "bytes": path.stat().st_size if path.is_file() else None}
     try:
         program = duo.read(path)
     except BinaryDuoError as error:

@@ -4,20 +4,19 @@ Further machines run the same command with the same --storage URL: each does exa
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import optuna
 from rich.live import Live
 
 from binaryduo._common.files import write_synced
-from binaryduo._common.progress import console
+from binaryduo._common.progress import console, say
+from binaryduo._common.stopping import StopRequest
 from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.search.dashboard import start_dashboard
 from binaryduo.search.outcome import write_outcome
@@ -27,7 +26,6 @@ from binaryduo.search.spec import Search, check, identity, search_from_yaml, sea
 from binaryduo.search.storage import QueueStorage, database_url, open_storage, open_study
 from binaryduo.search.tables import live_table, progress_line
 from binaryduo.search.worker import STORAGE_VARIABLE
-from binaryduo.training.engines import say
 
 REFRESH_SECONDS = 2.0
 SAVING_SECONDS = 120.0  # how long workers may take to save when the search is stopped
@@ -55,7 +53,10 @@ def open_search(
 ) -> tuple[QueueStorage, dict[str, optuna.Study]]:
     """The folder and the database of a search, new or to be continued; another search's are refused."""
     check(search)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentError(f"{folder} cannot be a search's folder: {error.strerror}") from None
     kept = folder / "search.yaml"
     if kept.exists() and identity(search_from_yaml(kept)) != identity(search):
         raise ArgumentError(
@@ -100,7 +101,7 @@ def run_search(
         server, address = start_dashboard(team.url, dashboard, folder / "workers" / "dashboard.log")
         say(f"optuna-dashboard: {address}")
     try:
-        with Stopping() as stopping:
+        with StopRequest(hand_on=False) as stopping:
             team.start()
             _watch(team, search, studies, stopping)
     finally:
@@ -122,7 +123,7 @@ def _gpus() -> int:
     return torch.cuda.device_count()
 
 
-def _watch(team: "Team", search: Search, studies: dict[str, optuna.Study], stopping: "Stopping") -> None:
+def _watch(team: "Team", search: Search, studies: dict[str, optuna.Study], stopping: StopRequest) -> None:
     """Show the search until its workers have ended."""
     began = shown = time.monotonic()
     line = ""
@@ -142,29 +143,6 @@ def _watch(team: "Team", search: Search, studies: dict[str, optuna.Study], stopp
                     say(line)
             # Looking takes at most a fiftieth of the time, however long the queue is.
             team.wait(max(REFRESH_SECONDS, 50 * (time.monotonic() - looked)))
-
-
-class Stopping:
-    """While entered, Ctrl-C and SIGTERM set `asked`."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "Stopping":
-        import threading
-
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 @dataclass

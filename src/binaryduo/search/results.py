@@ -3,7 +3,6 @@
 Everything that is drawn or tabulated comes from this JSON alone.
 """
 
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -13,6 +12,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from binaryduo._common.hostile import read_json
 from binaryduo.errors import ArgumentError
 from binaryduo.search.cases import Case, network_recipe, parse_case
 from binaryduo.search.queueing import LIVE, accounts
@@ -145,12 +145,7 @@ def read_results(path: "str | Path") -> dict[str, Any]:
     """The JSON of a search, from its file or its folder."""
     path = Path(path)
     path = path / "results.json" if path.is_dir() else path
-    try:
-        found = json.loads(path.read_text())
-    except OSError as error:
-        raise ArgumentError(f"the results {path} could not be read: {error.strerror}") from error
-    except ValueError as error:
-        raise ArgumentError(f"the results {path} are not JSON: {error}") from error
+    found = read_json(path, "the results", ArgumentError, finite=False)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise ArgumentError(f"{path} does not hold the results of a search ({FORMAT})")
     return found
@@ -198,12 +193,23 @@ def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
     )
 
 
+def _note(path: Path) -> dict[str, float] | None:
+    """What a worker has noted; None where a kill has left half of it."""
+    try:
+        found = read_json(path, "the note", ArgumentError)
+    except ArgumentError:
+        return None
+    keys = ("trials", "busy_seconds", "training_seconds", "start_seconds")
+    whole = isinstance(found, dict) and all(isinstance(found.get(key), int | float) for key in keys)
+    return found if whole else None
+
+
 def overhead(folder: Path) -> dict[str, float] | None:
     """What the search itself cost: busy time of workers that was not training, as a share of training.
 
     `later_percent` leaves out what each worker's first trial spends on reading the data and building the network.
     """
-    notes = [json.loads(path.read_text()) for path in sorted((folder / "workers").glob("*.json"))]
+    notes = [note for path in sorted((folder / "workers").glob("*.json")) if (note := _note(path))]
     training = sum(note["training_seconds"] for note in notes)
     if training <= 0:
         return None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import yaml
 
+from binaryduo._common.yaml_files import read_keys
 from binaryduo.errors import ArgumentError
 from binaryduo.search import space
 from binaryduo.search.cases import Case, parse_case
@@ -132,14 +133,7 @@ def search_to_yaml(search: Search) -> str:
 
 def search_from_yaml(path: "str | Path") -> Search:
     """Read a search file; `recipe` is a recipe's name or its keys, and keys left out have their defaults."""
-    try:
-        values = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise ArgumentError(f"the search {path} could not be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"the search {path} is not YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ArgumentError(f"the search {path} does not hold keys and values")
+    values = read_keys(path, "the search")
     if isinstance(values.get("recipe"), str):
         values["recipe"] = to_dict(named(values["recipe"]))
     return check(from_dict(Search, values))

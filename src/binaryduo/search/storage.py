@@ -84,9 +84,15 @@ def open_storage(url: str, search: Search) -> QueueStorage:
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=search.retries),
             )
     except (SQLAlchemyError, ImportError, ValueError) as error:
+        advice = (
+            "it is damaged, or its folder cannot be written; its trials lie in the search's folder: move "
+            f"{DATABASE} away, and the same command begins anew"
+            if sqlite
+            else "--storage takes a URL such as postgresql://user:password@host/name, whose server runs and whose "
+            "database exists"
+        )
         raise StorageError(
-            f"the database of the search cannot be opened ({_first_line(error)}): --storage takes a "
-            "URL such as postgresql://user:password@host/name, whose server runs and whose database exists"
+            f"the database of the search cannot be opened ({_first_line(error)}): {advice}"
         ) from error
     if sqlite:
         _begin_immediately(storage)

@@ -1,8 +1,6 @@
 """One trial: take a setting, train it in a run folder of its own, report; and say why when it fails."""
 
 import dataclasses
-import fcntl
-import json
 import os
 import platform
 import shutil
@@ -15,16 +13,19 @@ import optuna
 import torch
 
 from binaryduo._common.files import write_synced
+from binaryduo._common.locks import Lock
+from binaryduo._common.progress import say
+from binaryduo._common.stopping import RunInterrupted
 from binaryduo.errors import ArgumentError
 from binaryduo.search.cases import Case, trial_recipe
 from binaryduo.search.queueing import distributions, superseded_by
 from binaryduo.search.spec import Search, same_recipe
 from binaryduo.search.worker_cache import WorkerCache
-from binaryduo.training.engines import say
+from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.loop import Result, Trainer
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
+from binaryduo.training.records import append_entry
 from binaryduo.training.runlog import RunFolder
-from binaryduo.training.stopping import RunInterrupted
 
 REPORT_SECONDS = 10.0  # a grid's trial need not tell each epoch; only pruning needs that
 
@@ -38,8 +39,9 @@ class Dropped(Exception):
 class WatchedTrainer(Trainer):
     """The training loop, which tells the search each tested epoch, and stops when the worker was asked to."""
 
-    report: Report
-    stopping: Callable[[], bool]
+    def __init__(self, *arguments: Any, report: Report, stopping: Callable[[], bool]) -> None:
+        super().__init__(*arguments)
+        self.report, self.stopping = report, stopping
 
     def after_epoch(self, epoch: int, final: bool) -> None:
         last = self.state.last
@@ -68,14 +70,9 @@ def free_folder(wanted: Path) -> Path:
     'wd0.1-lr0.01-r0'
     """
     candidate, attempt = wanted, 1
-    while (candidate / "lock").exists():
-        with (candidate / "lock").open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return candidate
-            except OSError:
-                attempt += 1
-                candidate = wanted.with_name(f"{wanted.name}.{attempt}")
+    while Lock(candidate / "lock").taken():
+        attempt += 1
+        candidate = wanted.with_name(f"{wanted.name}.{attempt}")
     return candidate
 
 
@@ -148,7 +145,7 @@ class Objective:
         )
         fabric = self.cache.fabric(recipe.loop)
         data, model = self.cache.data(recipe), self.cache.model(recipe, self.fixed)
-        with RunFolder(path, resume=True) as run:
+        with RunFolder(path, resume=True, verb="trial") as run:
             self._describe(run, recipe)
             trainer = WatchedTrainer(
                 model,
@@ -159,9 +156,10 @@ class Objective:
                 run.path,
                 fabric,
                 self.case.name,
-                number=int(self.case.finetunes),
+                Identity("trial", int(self.case.finetunes), decisive(recipe, "trial")),
+                report=self._reporter(trial),
+                stopping=self.stopping,
             )
-            trainer.report, trainer.stopping = self._reporter(trial), self.stopping
             began = time.perf_counter()
             try:
                 result = trainer.run()
@@ -176,9 +174,7 @@ class Objective:
         """The trial's recipe and where it runs; the machine is looked at once a worker, not once a trial."""
         if not (run.path / "recipe.yaml").exists():
             write_synced(run.path / "recipe.yaml", to_yaml(recipe).encode())
-        starts = run.path / "environment.json"
-        before = json.loads(starts.read_text()) if starts.exists() else []
-        run.write_json("environment.json", [*before, {**self.cache.environment(), "seed": recipe.loop.seed}])
+        append_entry(run.path / "environment.json", {**self.cache.environment(), "seed": recipe.loop.seed})
 
     def _settled(self, recipe: Recipe, path: Path) -> Recipe:
         """The recipe with the engine that this worker found fastest, or as a run to be continued has it."""

@@ -17,6 +17,7 @@ from types import FrameType
 
 import optuna
 
+from binaryduo._common.progress import say
 from binaryduo.errors import BinaryDuoError
 from binaryduo.search.cases import Case
 from binaryduo.search.coupled_start import fixed_network
@@ -25,7 +26,6 @@ from binaryduo.search.spec import Search, search_from_yaml
 from binaryduo.search.storage import NothingWaiting, QueueStorage, database_url, open_storage, open_study
 from binaryduo.search.trial import Objective, worker_name
 from binaryduo.search.worker_cache import WorkerCache
-from binaryduo.training.engines import say
 
 STORAGE_VARIABLE = "BINARYDUO_STORAGE"
 POLL_SECONDS = 1.0

@@ -1,7 +1,8 @@
 """Checkpoints that survive: written aside, synced, renamed; checked when read; two and the best are kept.
 
-A checkpoint is a pair of files: NAME.safetensors with every tensor, and NAME.json with the rest and with the
-size and SHA-256 of the first. The JSON is renamed into place last, so it exists only for a complete pair.
+A checkpoint is a pair of files: NAME.safetensors with every tensor, and NAME.json with the rest, with the size and
+SHA-256 of the first, and with a checksum of all this. The JSON is renamed into place last, so it exists only for a
+complete pair. Checkpoints of versions before that checksum (no "run", no "checksum") are read, and say so.
 """
 
 import hashlib
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from binaryduo._common.files import write_synced
+from binaryduo._common.hostile import read_bytes, read_json
+from binaryduo._common.weight_files import load_weights
 from binaryduo.errors import CheckpointError
+from binaryduo.training.identity import digest_of
 
 KEEP = 2
 HINT = "; make room and continue with --resume"
@@ -24,18 +29,29 @@ HINT = "; make room and continue with --resume"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors by name, and the state as JSON holds it."""
+    """Tensors by name, the state as JSON holds it, and which run it is of (None: an earlier version's)."""
 
     path: Path
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+    run: dict[str, Any] | None = None
+    covered: bool = True
 
 
-def write(folder: Path, name: str, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
+def write(
+    folder: Path,
+    name: str,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+    run: dict[str, Any] | None = None,
+) -> Path:
     """Write one checkpoint; returns the JSON's path."""
     folder.mkdir(parents=True, exist_ok=True)
     content = save({key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()})
-    header = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "state": state}
+    digest = hashlib.sha256(content).hexdigest()
+    header = {"size": len(content), "sha256": digest, "run": run, "state": state}
+    # As JSON will hold it: a tuple becomes a list before the checksum is taken.
+    header = {**header, "checksum": digest_of(header)}
     write_synced(folder / f"{name}.safetensors", content, HINT)
     write_synced(folder / f"{name}.json", json.dumps(header, indent=1).encode(), HINT)
     return folder / f"{name}.json"
@@ -43,30 +59,45 @@ def write(folder: Path, name: str, tensors: dict[str, Tensor], state: dict[str, 
 
 def read(path: Path) -> Checkpoint:
     """Read and check one checkpoint by the path of its JSON."""
+    header = read_json(path, "the checkpoint", CheckpointError, finite=False)
+    if not isinstance(header, dict):
+        raise CheckpointError(f"the checkpoint {path} does not hold keys and values")
+    covered = set(header) != {"size", "sha256", "state"}
+    if covered and header.pop("checksum", None) != digest_of(header):
+        raise CheckpointError(
+            f"the checkpoint {path} was altered: its checksum is not the one it was saved with"
+        )
+    size, digest, state, run = (header.get(key) for key in ("size", "sha256", "state", "run"))
+    if type(size) is not int or not isinstance(state, dict) or not isinstance(run, dict | None):
+        raise CheckpointError(f"the checkpoint {path} lacks a part, or one is of another type")
     tensors = path.with_suffix(".safetensors")
+    content = read_bytes(tensors, "the tensors", CheckpointError, limit=max(size, 0))
+    if len(content) != size:
+        raise CheckpointError(f"{tensors} is truncated: {len(content)} of {size} bytes")
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CheckpointError(f"{tensors} was altered: its checksum is not the one it was saved with")
     try:
-        header = json.loads(path.read_bytes())
-        content = tensors.read_bytes()
-        if len(content) != header["size"]:
-            raise CheckpointError(f"{tensors} is truncated: {len(content)} of {header['size']} bytes")
-        if hashlib.sha256(content).hexdigest() != header["sha256"]:
-            raise CheckpointError(f"{tensors} was altered: its checksum is not the one it was saved with")
-        return Checkpoint(path, load(content), header["state"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"the checkpoint {path} cannot be read: {error}") from error
+        return Checkpoint(path, load(content), state, run, covered)
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{tensors} is not a safetensors file that can be used: {error}") from error
 
 
 def _steps(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.json"))
 
 
-def save_step(folder: Path, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
+def save_step(
+    folder: Path,
+    step: int,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+    run: dict[str, Any] | None = None,
+) -> Path:
     """Write the checkpoint of a step and remove all but the last two."""
-    path = write(folder, f"step-{step:09d}", tensors, state)
+    path = write(folder, f"step-{step:09d}", tensors, state, run)
     for old in _steps(folder)[:-KEEP]:
-        # The JSON first: without it the tensors are not a checkpoint any more.
         old.unlink(missing_ok=True)
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    _remove_orphans(folder)
     return path
 
 
@@ -75,7 +106,17 @@ def keep_best(folder: Path, step: int | None) -> None:
     for path in folder.glob("best-*.json"):
         if step is not None and path.stem != f"best-{step:09d}":
             path.unlink(missing_ok=True)
-            path.with_suffix(".safetensors").unlink(missing_ok=True)
+    _remove_orphans(folder)
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Tensors without their JSON, which is removed first, and half-written files: a kill may have left them."""
+    for kind in ("step", "best"):
+        for path in folder.glob(f"{kind}-*.safetensors"):
+            if not path.with_suffix(".json").exists():
+                path.unlink(missing_ok=True)
+        for path in folder.glob(f"{kind}-*.part"):
+            path.unlink(missing_ok=True)
 
 
 def best(folder: Path) -> Checkpoint:
@@ -85,16 +126,23 @@ def best(folder: Path) -> Checkpoint:
     raise CheckpointError(f"{folder} holds no best network: none was tested yet")
 
 
-def newest(folder: Path, say: Callable[[str], None] = print) -> Checkpoint | None:
-    """The last checkpoint that is whole; each damaged one is named. None where there is none at all."""
-    found = _steps(folder)
+def newest(
+    folder: Path,
+    say: Callable[[str], None] = print,
+    check: Callable[[Checkpoint], object] = lambda found: None,
+) -> Checkpoint | None:
+    """The last checkpoint that is whole and passes the check; each that does not is named. None: there is none."""
+    found, error = _steps(folder), None
     for path in reversed(found):
         try:
-            return read(path)
-        except CheckpointError as error:
+            kept = read(path)
+            check(kept)
+            return kept
+        except CheckpointError as problem:
+            error = problem
             say(f"{error}; trying the one before")
     if found:
-        raise CheckpointError(f"no checkpoint in {folder} is whole: start again in another folder")
+        raise CheckpointError(f"no checkpoint in {folder} is whole: start again in another folder ({error})")
     return None
 
 
@@ -108,37 +156,49 @@ def pack_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
     return tensors
 
 
-@torch.no_grad()
 def unpack_state(
     tensors: dict[str, Tensor],
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
-    origin: str = "",
+    origin: str = "the checkpoint",
+    began: bool = True,
 ) -> None:
-    """Copy saved tensors back, in place; another network is refused by the first tensor that differs."""
-    own = model.state_dict()
+    """Copy saved tensors back, in place; another network is refused by the first tensor that differs.
+
+    With an optimizer its moments come too; they are missing only where the run had not begun.
+    """
     saved = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
-    for name in [*own, *saved]:
-        if name not in own or name not in saved or own[name].shape != saved[name].shape:
-            shapes = [tuple(t[name].shape) if name in t else "absent" for t in (own, saved)]
-            raise CheckpointError(
-                f"{origin or 'the checkpoint'} is of another network: "
-                f"{name} is {shapes[1]} there and {shapes[0]} here"
-            )
-        own[name].copy_(saved[name])
-    if optimizer is None:
-        return
-    for name, parameter in model.named_parameters():
-        prefix = f"optimizer/{name}/"
-        moments = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
-        if moments:
-            optimizer.state[parameter] = {
-                # A moment has its parameter's memory format; the step counter is a scalar.
-                key: torch.empty_like(parameter).copy_(t)
-                if t.shape == parameter.shape
-                else t.to(_home(parameter, t))
-                for key, t in moments.items()
-            }
+    load_weights(model, saved, origin, cast=optimizer is None)
+    if optimizer is not None:
+        _unpack_moments(tensors, model, optimizer, origin, began)
+
+
+@torch.no_grad()
+def _unpack_moments(
+    tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, origin: str, began: bool
+) -> None:
+    parameters = dict(model.named_parameters())
+    moments: dict[str, dict[str, Tensor]] = {}
+    for full, tensor in tensors.items():
+        if full.startswith("optimizer/"):
+            name, _, key = full.removeprefix("optimizer/").rpartition("/")
+            moments.setdefault(name, {})[key] = tensor
+    kinds = {frozenset(own) for own in moments.values()}
+    if (began and not moments) or len(kinds) > 1 or not moments.keys() <= parameters.keys():
+        raise CheckpointError(f"{origin} lacks moments of the optimizer, or has some of another network")
+    for name, own in moments.items():
+        parameter = parameters[name]
+        for key, t in own.items():
+            if t.dim() and (t.shape != parameter.shape or t.dtype != parameter.dtype):
+                raise CheckpointError(
+                    f"{origin} is of another network: the moment {key} of {name} is {tuple(t.shape)} {t.dtype} "
+                    f"there, and the parameter {tuple(parameter.shape)} {parameter.dtype} here"
+                )
+        optimizer.state[parameter] = {
+            # A moment has its parameter's memory format; the step counter is a scalar.
+            key: torch.empty_like(parameter).copy_(t) if t.dim() else t.to(_home(parameter, t))
+            for key, t in own.items()
+        }
 
 
 def _home(parameter: Tensor, value: Tensor) -> torch.device:

@@ -8,14 +8,17 @@ from lightning_fabric import Fabric
 from lightning_fabric.plugins import DoublePrecision
 from torch import nn
 
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.training.recipe import Loop, Stage
-from binaryduo.training.stopping import ProcessLost
 
 PRECISIONS: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 # What gloo and NCCL say when the process at the other end is gone.
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "nccl", "gloo")
+
+
+class ProcessLost(BinaryDuoError):
+    """Another process of a distributed run has ended, so this one cannot go on."""
 
 
 class Float64(DoublePrecision):

@@ -5,47 +5,54 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.progress import Progress as Bar
-from rich.progress import TextColumn
+from rich.progress import TaskID, TextColumn
 
-from binaryduo._common.progress import bar
-from binaryduo.training.engines import say
+from binaryduo._common.progress import bar, say
 
 if TYPE_CHECKING:
-    from binaryduo.training.loop import RunState
+    from binaryduo.training.state import RunState
 
 
 class Display:
     """A progress bar with loss, accuracy, images/s and the time that is left."""
 
-    def __init__(self, title: str, total: int, shown: bool) -> None:
-        self.title, self.total, self.shown = title, total, shown
+    def __init__(self, title: str, shown: bool) -> None:
+        self.title, self.shown = title, shown
         self.rate = 0.0
         columns = (
             TextColumn("loss {task.fields[loss]:.3f}  top-1 {task.fields[top1]:.1f} %  "),
             TextColumn("{task.fields[rate]:.0f} images/s"),
         )
-        self._bar = bar(*columns, shown=shown)
+        self._context = bar(*columns, shown=shown)
+        self._bar: Bar | None = None
+        self._task = TaskID(0)
 
     def __enter__(self) -> "Display":
-        self.display: Bar = self._bar.__enter__()
-        self.task = self.display.add_task(self.title, total=self.total, loss=0.0, top1=0.0, rate=0.0)
+        self._bar = self._context.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.__exit__(kind, error, trace)
+        self._bar = None
+        self._context.__exit__(kind, error, trace)
 
-    def update(self, step: int) -> None:
-        self.display.update(self.task, completed=step)
+    def begin(self, step: int, total: int) -> None:
+        """Show the bar, at the step where the run is."""
+        if self._bar is not None:
+            self._task = self._bar.add_task(
+                self.title, total=total, completed=step, loss=0.0, top1=0.0, rate=0.0
+            )
 
     def step(self, state: "RunState", images: int, seconds: float) -> None:
         """Move the bar; the rate is smoothed over some twenty steps."""
         now = images / max(seconds, 1e-9)
         self.rate = now if self.rate == 0 else 0.95 * self.rate + 0.05 * now
         means = state.epoch_counts.means()
-        self.display.update(
-            self.task, completed=state.step, loss=means["loss"], top1=means["top1"], rate=self.rate
+        if self._bar is None:
+            return
+        self._bar.update(
+            self._task, completed=state.step, loss=means["loss"], top1=means["top1"], rate=self.rate
         )
 
     def epoch(self, line: Mapping[str, Any]) -> None:

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 
 from binaryduo import data as datasets
 from binaryduo import models
+from binaryduo._common.progress import say
 from binaryduo.data import DataSet, Plan, Split
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.training import checkpoint
 from binaryduo.training.devices import make_fabric
-from binaryduo.training.engines import say
 from binaryduo.training.evaluation import evaluate
+from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.loop import Result, Trainer
 from binaryduo.training.recipe import Model, Recipe
 from binaryduo.training.runlog import RunFolder
@@ -82,21 +83,28 @@ def build_model(recipe: Recipe, data: DataSet, variant: str | None = None) -> nn
     )
 
 
-def train(recipe: Recipe, folder: "str | Path", resume: bool = False) -> Result:
-    """Train one network by its recipe, in a folder of its own."""
+def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False) -> Result:
+    """Train one network by its recipe, in a folder of its own.
+
+    With `resume` the run that the folder holds is continued; with `change` also by a recipe with other settings,
+    where a run that is under way can take them.
+    """
     fabric = make_fabric(recipe.loop)
-    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
-        run.describe(recipe)
+    with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="train") as run:
+        identity = Identity("train", 0, decisive(recipe, "train"), run.describe(recipe, change))
         data = load_data(recipe)
         model = build_model(recipe, data)
-        result = _stage(model, data, recipe, run.path, fabric, recipe.model.variant, second=False)
+        result = _stage(model, data, recipe, run.path, fabric, recipe.model.variant, identity)
         result = replace(result, test=_test_once(model, data, recipe, fabric))
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
     return result
 
 
-def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult:
-    """Train the coupled network, decouple it, fine-tune the binary one; resumes in whichever stage it was."""
+def duo(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False) -> DuoResult:
+    """Train the coupled network, decouple it, fine-tune the binary one; resumes in whichever stage it was.
+
+    `resume` and `change` are as for `train`.
+    """
     if recipe.finetune is None:
         raise ArgumentError(
             f"the recipe {recipe.name} has no second stage: set finetune.epochs, finetune.lr …"
@@ -104,16 +112,18 @@ def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult
     if recipe.model.levels is None:
         raise ArgumentError("a full-precision network (model.levels null) has no activations to decouple")
     fabric = make_fabric(recipe.loop)
-    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
-        run.describe(recipe)
+    with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="duo") as run:
+        earlier = run.describe(recipe, change)
+        # Each stage's checkpoints hold the settings of both: an edited recipe.yaml is noticed in either.
+        stages = [Identity("duo", stage, decisive(recipe, "duo"), earlier) for stage in (0, 1)]
         data = load_data(recipe)
         coupled = build_model(recipe, data, "coupled")
-        first = _stage(coupled, data, recipe, run.path / "coupled", fabric, "coupled", second=False)
+        first = _stage(coupled, data, recipe, run.path / "coupled", fabric, "coupled", stages[0])
         if recipe.loop.decouple_from == "best":
             kept = checkpoint.best(run.path / "coupled" / "checkpoints")
             checkpoint.unpack_state(kept.tensors, coupled, None, str(kept.path))
         binary, before, changed = _decouple(coupled, data, recipe, fabric)
-        second = _stage(binary, data, recipe, run.path / "decoupled", fabric, "fine-tuning", second=True)
+        second = _stage(binary, data, recipe, run.path / "decoupled", fabric, "fine-tuning", stages[1])
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
         test = _test_once(binary, data, recipe, fabric)
         result = DuoResult(first, before, changed, len(data.tested), flips, second, test)
@@ -122,13 +132,17 @@ def duo(recipe: Recipe, folder: "str | Path", resume: bool = False) -> DuoResult
 
 
 def _stage(
-    model: nn.Module, data: DataSet, recipe: Recipe, folder: Path, fabric: Fabric, title: str, second: bool
+    model: nn.Module,
+    data: DataSet,
+    recipe: Recipe,
+    folder: Path,
+    fabric: Fabric,
+    title: str,
+    identity: Identity,
 ) -> Result:
-    stage = recipe.finetune if second else recipe.train
+    stage = recipe.finetune if identity.stage else recipe.train
     assert stage is not None
-    return Trainer(
-        model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, number=int(second)
-    ).run()
+    return Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity).run()
 
 
 def _test_once(model: nn.Module, data: DataSet, recipe: Recipe, fabric: Fabric) -> dict[str, float] | None:

@@ -1,69 +1,61 @@
 """How a step is computed: plainly, with this package's fast kernels, or compiled. Chosen by measuring.
 
 eager     PyTorch as it is, channels_last
+fast      3×3 convolutions, and BN with its activation, by this package's own kernels; float32 on CPUs
 compile   torch.compile; needs a C++ compiler or a GPU, and half a minute to begin with
 """
 
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from binaryduo._common.allocator import keep_memory
-from binaryduo._common.progress import console
-from binaryduo.training.fast import convolution, norm
+from binaryduo._common.progress import say
+from binaryduo.training.fast import convolution, fast, norm
 
 COMPILE_PAYS_AFTER = 20 * 60  # seconds: a shorter run would spend too much of its time on compiling
 
 
-def say(text: str) -> None:
-    """A line on stderr, beside the progress bar."""
-    console.print(text, markup=False, highlight=False)
+@dataclass(frozen=True)
+class Prepared:
+    """A forward pass, and the context in which a step with it (forward and backward) is to be computed."""
+
+    forward: nn.Module
+    context: AbstractContextManager[Any]
 
 
-def fast_applies(model: nn.Module, device: torch.device) -> bool:
-    """Whether the engine "fast" has anything to offer for this model on this device."""
-    return (
-        device.type == "cpu"
-        and convolution.available()
-        and any(convolution.suits(m) for m in model.modules())
-    )
-
-
-def remove_fast(model: nn.Module) -> None:
-    """The model as it computes by itself again."""
-    convolution.remove(model)
-    norm.remove(model)
-
-
-def prepare(model: nn.Module, engine: str) -> nn.Module:
-    """The forward pass of the model under an engine; the parameters stay the model's own."""
-    if engine == "fast" and not convolution.available():
+def prepare(model: nn.Module, engine: str) -> Prepared:
+    """A model under an engine; the parameters stay the model's own, and outside of a step so does the rest."""
+    context: AbstractContextManager[Any] = nullcontext()
+    if engine == "fast" and not (convolution.available() or norm.available()):
         say("engine fast: its native part is not installed here; eager is used, equal to rounding")
     elif engine == "fast":
         keep_memory()
-        if not convolution.install(model) + norm.install(model):
+        context = layers = fast(model)
+        if not len(layers):
             say("engine fast: nothing in this network can use it")
     if engine == "compile":
         compiled = torch.compile(model, dynamic=False)
         assert isinstance(compiled, nn.Module)
-        return compiled
-    return model
+        return Prepared(compiled, context)
+    return Prepared(model, context)
 
 
-def seconds_per_step(
-    forward: Callable[[Tensor], Tensor], step: Callable[[Callable[[Tensor], Tensor]], None]
-) -> float:
+def seconds_per_step(prepared: Prepared, step: Callable[[Callable[[Tensor], Tensor]], None]) -> float:
     """The median of three steps after one that does not count."""
-    step(forward)
     times = []
-    for _ in range(3):
+    for _ in range(4):
         start = time.perf_counter()
-        step(forward)
+        with prepared.context:
+            step(prepared.forward)
         times.append(time.perf_counter() - start)
-    return statistics.median(times)
+    return statistics.median(times[1:])
 
 
 def measure(
@@ -84,7 +76,6 @@ def measure(
             reason = (str(error).strip().splitlines() or ["no message"])[0][:200]
             say(f"engine {engine} is not used: {type(error).__name__}: {reason}")
         finally:
-            remove_fast(model)
             with torch.no_grad():
                 for name, tensor in model.state_dict().items():
                     tensor.copy_(before[name])

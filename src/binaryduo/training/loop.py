@@ -8,7 +8,8 @@
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,43 +18,26 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import nn
 
+from binaryduo._common.progress import say
+from binaryduo._common.stopping import RunInterrupted, StopRequest
 from binaryduo.data import Batch, LoaderSplit, Plan, Split
 from binaryduo.data.in_memory import IGNORED
 from binaryduo.data.order import derived_seed, seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
-from binaryduo.training import checkpoint, measured, nonfinite, schedule, synced_norm
+from binaryduo.training import checkpoint, nonfinite, schedule, synced_norm
 from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
 from binaryduo.training.display import Display
-from binaryduo.training.engines import prepare, remove_fast, say
+from binaryduo.training.engines import prepare
 from binaryduo.training.evaluation import Counts, correct, evaluate
+from binaryduo.training.identity import Identity, decisive
+from binaryduo.training.measured import Measured, measure_open_settings, settled
+from binaryduo.training.metrics import Metrics
 from binaryduo.training.recipe import Loop, Recipe, Stage
-from binaryduo.training.runlog import Metrics, RunFolder
-from binaryduo.training.stopping import RunInterrupted, StopRequest
+from binaryduo.training.runlog import RunFolder
+from binaryduo.training.state import RunState
 
 AGREE_EVERY = 8  # steps between questions to the other processes
-
-
-@dataclass
-class RunState:
-    """Everything about a run that is not a tensor; goes into each checkpoint as JSON."""
-
-    step: int = 0
-    images: int = 0
-    seconds: float = 0.0
-    epoch_counts: Counts = field(default_factory=Counts)
-    window: Counts = field(default_factory=Counts)
-    best: dict[str, float] | None = None
-    last: dict[str, float] | None = None
-    metrics_position: int = 0
-    unreadable: int = 0
-    chosen: measured.Measured | None = None
-
-    @classmethod
-    def from_json(cls, state: dict[str, Any]) -> "RunState":
-        counts = {name: Counts(**state[name]) for name in ("epoch_counts", "window")}
-        chosen = None if state["chosen"] is None else measured.Measured(**state["chosen"])
-        return cls(**{**state, **counts, "chosen": chosen})
 
 
 @dataclass(frozen=True)
@@ -93,8 +77,9 @@ def fit(
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     fabric = make_fabric(loop) if fabric is None else fabric
     with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
-        run.describe(Recipe(train=stage, loop=loop))
-        result = Trainer(model, as_split(train), test, stage, loop, run.path, fabric).run()
+        recipe = Recipe(train=stage, loop=loop)
+        identity = Identity("fit", 0, decisive(recipe, "fit"), run.describe(recipe))
+        result = Trainer(model, as_split(train), test, stage, loop, run.path, fabric, identity=identity).run()
         run.write_json("summary.json", asdict(result))
     return result
 
@@ -102,7 +87,7 @@ def fit(
 class Trainer:
     """One stage of a run. A checkpoint in the folder is continued; an empty folder is started.
 
-    `number` is 1 for the second stage of a two-stage run.
+    `identity` says which run and which stage it is: without one, a `fit` with these settings.
     """
 
     def __init__(
@@ -115,20 +100,21 @@ class Trainer:
         folder: Path,
         fabric: Fabric,
         title: str = "training",
-        number: int = 0,
+        identity: Identity | None = None,
     ) -> None:
         schedule.check(stage)
+        if identity is None:
+            identity = Identity("fit", 0, decisive(Recipe(train=stage, loop=loop), "fit"))
         # Batches and crops are functions of the seed, the epoch and the step: another stage needs another seed,
         # or it would see those of the first again.
-        self.seed = loop.seed if number == 0 else derived_seed(loop.seed, 7, number)
+        self.seed = loop.seed if identity.stage == 0 else derived_seed(loop.seed, 7, identity.stage)
         self.stage, self.loop, self.folder, self.fabric, self.title = stage, loop, folder, fabric, title
+        self.identity = identity
         self.model = model.to(fabric.device)
         if loop.precision == "64":
             self.model = self.model.double()
         if fabric.device.type != "mps":
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if fabric.world_size > 1 and loop.sync_bn:
-            synced_norm.synchronise(self.model)
         self.train = train.to(fabric.device)
         self.test = None if test is None else as_split(test).to(fabric.device)
         self.per_epoch = self.train.steps(self._plan(0, 0))
@@ -138,58 +124,86 @@ class Trainer:
                 "lower loop.batch"
             )
         self.has_binary = any(is_binary_weight(module) for module in self.model.modules())
-        self.state = RunState()
         self.checkpoints = folder / "checkpoints"
+        # What a run moves: set in `run`, and declared here.
+        self.state = RunState()
+        self.chosen = Measured("eager", 0, 1, {})
+        self.forward: Any = self.model  # as the engine computes it, wrapped by Fabric
+        self.context: AbstractContextManager[Any] = nullcontext()
+        self.optimizer = make_optimizer(self.model, stage)
+        self.stepping: Any = self.optimizer  # the same, wrapped by Fabric
+        self.metrics: Metrics | None = None
+        self.stop = StopRequest()
+        self.display = Display(title, fabric.is_global_zero)
+        self.clock = self.saved_at = 0.0
 
     # -- one run
 
     def run(self) -> Result:
         """Train to the end, or to the signal that asks to stop."""
-        optimizer = make_optimizer(self.model, self.stage)
-        found = checkpoint.newest(self.checkpoints, say if self.fabric.is_global_zero else lambda text: None)
-        self._setup(optimizer, found)
-        state, total = self.state, self._chosen.total_steps
-        metrics = None
-        if self.fabric.is_global_zero:
-            metrics = Metrics(self.folder, state.metrics_position, self.loop.tensorboard, state.step)
-        self.metrics = metrics
-        self.clock = self.saved_at = time.monotonic()
         try:
-            if found is None:
-                self._save()  # whatever was measured is not measured again
-            with StopRequest() as stop, Display(self.title, total, self.fabric.is_global_zero) as display:
-                self.stop, self.display = stop, display
-                display.update(state.step)
-                while state.step < total:
-                    self._epoch(total)
+            if self.fabric.world_size > 1 and self.loop.sync_bn:
+                synced_norm.synchronise(self.model)
+            self._run()
         except RuntimeError as error:
             lost = process_lost(error) if self.fabric.world_size > 1 else None
             if lost is None:
                 raise
             raise lost from error
         finally:
-            remove_fast(self.model)
-            if metrics is not None:
-                metrics.close()
+            if self.metrics is not None:
+                self.metrics.close()
             if self.fabric.world_size > 1:
                 synced_norm.restore(self.model)
         return self._result()
 
-    def _setup(self, optimizer: torch.optim.Optimizer, found: checkpoint.Checkpoint | None) -> None:
+    def _run(self) -> None:
+        said = say if self.fabric.is_global_zero else lambda text: None
+        found = checkpoint.newest(self.checkpoints, said, RunState.of)
+        self._setup(found)
+        state, total = self.state, self.chosen.total_steps
+        if self.fabric.is_global_zero:
+            position, digest = state.metrics_position, state.metrics_sha256
+            self.metrics = Metrics(self.folder, position, self.loop.tensorboard, state.step, digest)
+        self.clock = self.saved_at = time.monotonic()
+        if found is None:
+            self._save()  # whatever was measured is not measured again
+        with self.stop, self.display:
+            self.display.begin(state.step, total)
+            while state.step < total:
+                self._epoch(total)
+
+    def _setup(self, found: checkpoint.Checkpoint | None) -> None:
         """Put model and optimizer on their devices, and into the state of the checkpoint."""
-        if found is not None:
-            self.state = RunState.from_json(found.state)
-            if not self.fabric.is_global_zero:  # the sums are all processes': one of them carries them on
-                self.state.epoch_counts, self.state.window = Counts(), Counts()
+        if found is None:
+            self.state.chosen = measure_open_settings(self)
         else:
-            self.state.chosen = measured.measure_open_settings(self)
-        self._chosen = self.state.chosen or measured.measure_open_settings(self)
-        forward = prepare(self.model, self._chosen.engine)
-        self.forward, self.optimizer = self.fabric.setup(forward, optimizer)
-        if found is not None:
-            checkpoint.unpack_state(found.tensors, self.model, optimizer, str(found.path))
+            self.state = RunState.of(found)
             if self.fabric.is_global_zero:
-                say(f"{self.title}: continuing behind step {self.state.step} of {self._chosen.total_steps}")
+                same = self._check_identity(found)
+                self.state.chosen = settled(self, self.state, same, found.path)
+            else:  # the sums are all processes': one of them carries them on
+                self.state.epoch_counts, self.state.window = Counts(), Counts()
+                self.state.chosen = settled(self, self.state, False, found.path)
+        self.chosen = self.state.chosen
+        prepared = prepare(self.model, self.chosen.engine)
+        self.context = prepared.context
+        self.forward, self.stepping = self.fabric.setup(prepared.forward, self.optimizer)
+        if found is not None:
+            began = self.state.step > 0
+            checkpoint.unpack_state(found.tensors, self.model, self.optimizer, str(found.path), began)
+            if self.fabric.is_global_zero:
+                say(f"{self.title}: continuing after step {self.state.step} of {self.chosen.total_steps}")
+
+    def _check_identity(self, found: checkpoint.Checkpoint) -> bool:
+        """Whether the checkpoint is of this run with these settings; False after a deliberate change of them."""
+        if found.covered:
+            return self.identity.check(found.run, found.path)
+        say(
+            f"{found.path} is of an earlier version, whose checksum covers the tensors and not the state: "
+            "what it says is checked against the recipe only"
+        )
+        return True
 
     def _plan(self, epoch: int, start: int) -> Plan:
         fabric, loop = self.fabric, self.loop
@@ -214,27 +228,29 @@ class Trainer:
         state, stage = self.state, self.stage
         seed_all(self.seed, 5, state.step, self.fabric.global_rank)
         lr = schedule.rate(stage, state.step, total, epoch)
-        for group in self.optimizer.param_groups:
+        for group in self.stepping.param_groups:
             group["lr"] = lr
         like = next(self.model.parameters())
         images = batch.images.to(like.device, like.dtype, non_blocking=True)
         labels = batch.labels.to(like.device, non_blocking=True)
-        logits = self.forward(images)
-        loss = F.cross_entropy(logits, labels, label_smoothing=stage.label_smoothing, ignore_index=IGNORED)
-        self.fabric.backward(loss)
+        with self.context:
+            logits = self.forward(images)
+            loss = F.cross_entropy(
+                logits, labels, label_smoothing=stage.label_smoothing, ignore_index=IGNORED
+            )
+            self.fabric.backward(loss)
         value = loss.item()
         if not math.isfinite(value):
-            remove_fast(self.model)  # so that every module's own output can be looked at
             raise nonfinite.report(value, state.step, epoch, lr, self.model, images)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.stepping.step()
+        self.stepping.zero_grad(set_to_none=True)
         if self.has_binary:
             clip_latent_weights(self.model)
         state.step += 1
         top1, top5 = correct(logits.detach(), labels)
         seen = int((labels != IGNORED).sum())
-        self.images = len(labels) * self.fabric.world_size
-        state.images += self.images
+        images_now = len(labels) * self.fabric.world_size
+        state.images += images_now
         for counts in (state.epoch_counts, state.window):
             counts.loss += value * seen
             counts.top1 += int(top1)
@@ -243,14 +259,14 @@ class Trainer:
         for name in batch.unreadable:
             state.unreadable += 1
             say(f"the image {name} could not be read and is left out ({state.unreadable} so far)")
-        self._log_step(lr)
+        self._log_step(lr, images_now)
 
     # -- records
 
-    def _log_step(self, lr: float) -> None:
+    def _log_step(self, lr: float, images: int) -> None:
         state = self.state
         now = time.monotonic()
-        self.display.step(state, self.images, now - self.clock)
+        self.display.step(state, images, now - self.clock)
         state.seconds += now - self.clock
         self.clock = now
         if state.step % self.loop.log_steps == 0:
@@ -265,7 +281,7 @@ class Trainer:
         line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": epoch + 1}
         line |= {f"train_{name}": value for name, value in train.means().items()}
         line |= {"seconds": state.seconds, "unreadable": state.unreadable}
-        if self.test is not None and (final or (epoch + 1) % self._chosen.test_every == 0):
+        if self.test is not None and (final or (epoch + 1) % self.chosen.test_every == 0):
             tested = self.evaluate().means()
             self.clock = time.monotonic()  # testing does not count as training time
             line |= {f"test_{name}": value for name, value in tested.items()}
@@ -274,13 +290,19 @@ class Trainer:
                 state.best = state.last
                 if self.fabric.is_global_zero:
                     name = f"best-{state.step:09d}"
-                    checkpoint.write(self.checkpoints, name, checkpoint.pack_state(self.model), state.best)
+                    checkpoint.write(
+                        self.checkpoints,
+                        name,
+                        checkpoint.pack_state(self.model),
+                        state.best,
+                        self.identity.record(),
+                    )
         self._write(line)
         self.display.epoch(line)
         self.after_epoch(epoch + 1, final)
 
     def after_epoch(self, epoch: int, final: bool) -> None:
-        """Called behind each epoch and its test. For subclasses: look at `state`, set `stop.asked` to stop."""
+        """Called after each epoch and its test. For subclasses: look at `state`, set `stop.asked` to stop."""
 
     def evaluate(self) -> Counts:
         """Loss and accuracies on the test split."""
@@ -304,23 +326,23 @@ class Trainer:
         stopping = agreed(self.fabric, self.stop.asked is not None)
         if stopping or agreed(self.fabric, ended or late or often):
             self._save()
-        if stopping and state.step < self._chosen.total_steps:
+        if stopping and state.step < self.chosen.total_steps:
             raise RunInterrupted(
-                f"stopped by {self.stop.asked or 'another process'} behind step {state.step} of "
-                f"{self._chosen.total_steps}; everything is saved, continue with --resume"
+                f"stopped by {self.stop.asked or 'another process'} after step {state.step} of "
+                f"{self.chosen.total_steps}; everything is saved, continue with --resume"
             )
 
     def _save(self) -> None:
         state = self.state
-        nonfinite.check(self.model, state.step, self.optimizer.param_groups[0]["lr"])
+        nonfinite.check(self.model, state.step, self.stepping.param_groups[0]["lr"])
         self.saved_at = time.monotonic()
         content = asdict(state)
         for name in ("epoch_counts", "window"):
             content[name] = asdict(getattr(state, name).reduced())
         if self.metrics is not None:
-            content["metrics_position"] = self.metrics.position
-            tensors = checkpoint.pack_state(self.model, self.optimizer.optimizer)
-            checkpoint.save_step(self.checkpoints, state.step, tensors, content)
+            content["metrics_position"], content["metrics_sha256"] = self.metrics.synced()
+            tensors = checkpoint.pack_state(self.model, self.optimizer)
+            checkpoint.save_step(self.checkpoints, state.step, tensors, content, self.identity.record())
             checkpoint.keep_best(self.checkpoints, None if state.best is None else int(state.best["step"]))
         self.clock = time.monotonic()
 
@@ -333,6 +355,6 @@ class Trainer:
             state.step / self.per_epoch,
             state.seconds,
             state.images / max(state.seconds, 1e-9),
-            self._chosen.engine,
+            self.chosen.engine,
             state.unreadable,
         )

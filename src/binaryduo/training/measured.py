@@ -3,21 +3,26 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from binaryduo._common.progress import say
 from binaryduo.data import Plan
 from binaryduo.data.in_memory import IGNORED
+from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import engines
 from binaryduo.training.devices import mean_over_processes
-from binaryduo.training.engines import say
+from binaryduo.training.fast import fast
+from binaryduo.training.recipe import from_dict
 
 if TYPE_CHECKING:
     from binaryduo.training.loop import Trainer
+    from binaryduo.training.state import RunState
 
 TESTING_SHARE = 0.05  # of a budget
 
@@ -26,7 +31,7 @@ TESTING_SHARE = 0.05  # of a budget
 class Measured:
     """The engine, the length of the run, how often it is tested, and what was measured to find them."""
 
-    engine: str
+    engine: Literal["eager", "fast", "compile"]
     total_steps: int
     test_every: int
     measured: dict[str, float]
@@ -50,7 +55,42 @@ def measure_open_settings(trainer: "Trainer") -> Measured:
             f"{trainer.title}: {measured[engine]:.3f} s a step, {testing:.1f} s a test: {total} steps "
             f"({total / per_epoch:.1f} epochs) in {stage.minutes:g} minutes, tested every {every} epochs"
         )
-    return Measured(engine, total, every, measured)
+    return from_dict(
+        Measured,
+        {"engine": engine, "total_steps": total, "test_every": every, "measured": measured},
+    )
+
+
+def settled(trainer: "Trainer", state: "RunState", same: bool, origin: Path) -> Measured:
+    """What a run that is continued goes on with: what was chosen when it began.
+
+    As far as the recipe says it, it must say the same; with `same` False, settings were changed on purpose, and the
+    new ones hold from here on.
+    """
+    loop, stage, chosen = trainer.loop, trainer.stage, state.chosen
+    assert chosen is not None
+    total = chosen.total_steps if stage.minutes is not None else trainer.per_epoch * stage.epochs
+    every = chosen.test_every
+    if loop.test_every is not None or stage.minutes is None:
+        every = 1 if loop.test_every is None else loop.test_every
+    wanted = replace(
+        chosen,
+        engine=chosen.engine if loop.engine == "auto" else loop.engine,
+        total_steps=total,
+        test_every=every,
+    )
+    if same and wanted != chosen:
+        raise CheckpointError(
+            f"{origin} is of a run of {chosen.total_steps} steps, tested every {chosen.test_every} epochs with the "
+            f"engine {chosen.engine}, and the recipe with these images gives {wanted.total_steps} steps, "
+            f"{wanted.test_every} epochs and {wanted.engine}: the images are others, or something was altered"
+        )
+    if state.step > wanted.total_steps:
+        raise ArgumentError(
+            f"{state.step} steps are trained already, and the run would now have {wanted.total_steps}: "
+            "it can be made longer, not shorter than it is"
+        )
+    return wanted
 
 
 def fit_budget(
@@ -78,7 +118,7 @@ def _measure_engines(trainer: "Trainer", total: int) -> tuple[str, dict[str, flo
     if engine == "auto" and fabric.world_size > 1:
         engine = "eager"
     candidates = ["eager"] if engine == "auto" else [engine]
-    if engine == "auto" and engines.fast_applies(trainer.model, fabric.device):
+    if engine == "auto" and fabric.device.type == "cpu" and len(fast(trainer.model)):
         candidates.append("fast")
     if candidates == ["eager"] and stage.minutes is None and not _may_compile(fabric.device, total, None):
         return "eager", {}

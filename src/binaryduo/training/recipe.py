@@ -10,6 +10,7 @@
 """
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -18,10 +19,13 @@ from typing import Any, Literal, TypeVar
 
 import yaml
 
+from binaryduo._common.yaml_files import parse_yaml, read_keys
 from binaryduo.errors import ArgumentError
 from binaryduo.ste import check_levels
 
 R = TypeVar("R")
+
+LARGEST = 2**53  # of a whole number: every one below it is exact wherever it goes
 
 
 def _at_least(place: str, values: Any, **lowest: int) -> None:
@@ -147,6 +151,8 @@ def _describe(kind: Any) -> str:
 def _convert(value: Any, kind: Any, key: str) -> Any:
     """The value as that type, or an error that names the key, what was found and what would do."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
     if isinstance(kind, types.UnionType) or origin is typing.Union:
         for part in arguments:
             try:
@@ -163,18 +169,32 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
                 return choice
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(_convert(item, arguments[0], key) for item in value)
+    elif origin is dict and isinstance(value, dict):
+        return {str(name): _convert(item, arguments[1], f"{key}.{name}") for name, item in value.items()}
     elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
         return from_dict(typing.cast(type[Any], kind), value, key)
-    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    elif kind is float and isinstance(value, str):  # YAML 1.1 reads 1e-3, without a point, as text
-        try:
-            return float(value)
-        except ValueError:
-            pass
+    elif kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:  # YAML 1.1 reads 1e-3, without a point, as text
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    elif kind is int and type(value) is int:
+        if abs(value) < LARGEST:
+            return value
     elif isinstance(kind, type) and type(value) is kind:
         return value
-    raise ArgumentError(f"{key} = {value!r} is not {_describe(kind)}")
+    raise ArgumentError(f"{key} = {_quoted(value)} is not {_describe(kind)}")
+
+
+def _quoted(value: Any) -> str:
+    """The value as an error shows it: shortened, for a file may hold anything."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or lists without end
+        return f"a value of the type {type(value).__name__}"
+    return text if len(text) < 200 else f"{text[:200]}…"
 
 
 def from_dict(kind: type[R], values: dict[str, Any], prefix: str = "") -> R:
@@ -187,7 +207,7 @@ def from_dict(kind: type[R], values: dict[str, Any], prefix: str = "") -> R:
     dotted = {name: f"{prefix}.{name}" if prefix else name for name in values}
     for name in values:
         if name not in hints:
-            raise ArgumentError(f"unknown key {dotted[name]!r}: choose one of {', '.join(hints)}")
+            raise ArgumentError(f"unknown key {_quoted(dotted[name])}: choose one of {', '.join(hints)}")
     return kind(**{name: _convert(value, hints[name], dotted[name]) for name, value in values.items()})
 
 
@@ -206,15 +226,7 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: "str | Path") -> Recipe:
     """Read a recipe file; keys that are left out have their defaults."""
-    try:
-        values = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise ArgumentError(f"the recipe {path} could not be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"the recipe {path} is not YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ArgumentError(f"the recipe {path} does not hold keys and values")
-    return from_dict(Recipe, values)
+    return from_dict(Recipe, read_keys(path, "the recipe"))
 
 
 def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
@@ -227,10 +239,7 @@ def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:
         key, equals, text = setting.partition("=")
         if not equals:
             raise ArgumentError(f"{setting!r} is not of the form key=value, for example train.lr=0.01")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise ArgumentError(f"{setting!r} has a value that is not YAML: put it in quotes") from error
+        value = parse_yaml(text, f"the value of {setting!r}")
         recipe = with_value(recipe, key.strip(), value)
     return recipe
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from binaryduo._common.progress import say
 from binaryduo.data import DataSet
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
-from binaryduo.training.engines import say
 from binaryduo.training.evaluation import evaluate
 from binaryduo.training.recipe import Recipe, from_yaml
 from binaryduo.transform.decoupling import decouple

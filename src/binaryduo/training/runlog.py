@@ -1,14 +1,14 @@
 """The folder of a run: its recipe, where it ran, what it measured. One process writes it at a time.
 
 recipe.yaml        every setting, resolved
-environment.json   versions, machine, git state, seed, command: one entry a start
-metrics.jsonl      one line a measurement
+environment.json   versions, machine, git state, seed, command: one entry for each start
+changes.json       settings that were changed on purpose while the run was under way, where there are any
+metrics.jsonl      one line for each measurement
 tensorboard/       the same for TensorBoard
 checkpoints/       the last two, and the best
 summary.json       written when the run is complete
 """
 
-import fcntl
 import json
 import os
 import platform
@@ -18,14 +18,19 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
 import binaryduo
 from binaryduo._common.files import write_synced
+from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes
+from binaryduo._common.locks import Lock
+from binaryduo._common.progress import say
 from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.training.identity import Settings, Verb, decisive, differences, settings_of
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
+from binaryduo.training.records import append_entry, earlier_settings, record_changes
 
 PACKAGES = ("torch", "lightning-fabric", "numpy", "safetensors", "pillow")
 
@@ -84,108 +89,113 @@ class RunFolder:
     ends with the process, however that ends.
     """
 
-    def __init__(self, path: "str | Path", resume: bool = False, writes: bool = True) -> None:
-        self.path, self.resume, self.writes = Path(path), resume, writes
-        self._lock: BinaryIO | None = None
+    def __init__(
+        self, path: "str | Path", resume: bool = False, writes: bool = True, verb: Verb = "fit"
+    ) -> None:
+        self.path, self.resume, self.writes, self.verb = Path(path), resume, writes, verb
+        self._lock = Lock(self.path / "lock")
 
     def __enter__(self) -> "RunFolder":
         if not self.writes:
             return self
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.path / "lock").open("ab+")
+            free = self._lock.acquire()
         except OSError as error:
             raise ArgumentError(f"{self.path} cannot be a run's folder: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.seek(0)
-            holder = self._lock.read().decode().strip()
-            self._lock.close()
+        if not free:
             raise ArgumentError(
-                f"a run is going on in {self.path} already (process {holder}): wait or use another folder"
-            ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"{os.getpid()}".encode())
-        self._lock.flush()
-        if not self.resume and (self.path / "recipe.yaml").exists() and any(self.path.rglob("step-*.json")):
-            self.__exit__(None, None, None)
-            raise ArgumentError(
-                f"{self.path} already holds a run: continue it with --resume or use another folder"
+                f"a run is going on in {self.path} already (process {self._lock.holder()}): "
+                "wait or use another folder"
             )
+        try:
+            self._check()
+        except BaseException:
+            self._lock.release()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        self._lock.release()
 
-    def describe(self, recipe: Recipe) -> None:
-        """Write the recipe (or check that it is the one the run was started with) and note this start."""
+    def _check(self) -> None:
+        """Refuse a folder that another verb has filled, and one that holds a run which is not to be continued."""
+        two_stages = self.verb == "duo"
+        other = self.path / ("checkpoints" if two_stages else "coupled")
+        if other.exists():
+            own, theirs = ("duo", "train") if two_stages else (self.verb, "duo")
+            raise ArgumentError(
+                f"{self.path} holds a run of `{theirs}`, which has {other.name}/: `{own}` does not continue it; "
+                f"use `{theirs} --resume` or another folder"
+            )
+        stages = (self.path / stage / "checkpoints" for stage in ("", "coupled", "decoupled"))
+        if not self.resume and any(any(stage.glob("step-*.json")) for stage in stages):
+            raise ArgumentError(
+                f"{self.path} already holds a run: continue it with --resume or use another folder"
+            )
+
+    def describe(self, recipe: Recipe, change: bool = False) -> tuple[Settings, ...]:
+        """Write the recipe, or check that it is the one the run was started with, and note this start.
+
+        With `change` settings may differ where the table of `identity` allows it; each is said and recorded.
+        Returns the settings that the run had before such changes.
+        """
         if not self.writes:
-            return
+            return ()
         kept = self.path / "recipe.yaml"
+        now = decisive(recipe, self.verb)
         if kept.exists() and self.resume:
-            if to_yaml(from_yaml(kept)) != to_yaml(recipe):
+            before = from_yaml(kept)
+            found = differences(settings_of(before), settings_of(recipe))
+            if found and not change:
+                key, (old, new) = next(iter(found.items()))
                 raise ArgumentError(
-                    f"{kept} is another recipe: a run is resumed with the settings it began with"
+                    f"{kept} is another recipe ({key} is {old!r} there and {new!r} here): a run is resumed with "
+                    "the settings it began with"
                 )
+            self._check_not_lost()
+            deciding = differences(decisive(before, self.verb), now)
+            if deciding:
+                record_changes(self.path, decisive(before, self.verb), now, deciding)
+            if found:
+                write_synced(kept, to_yaml(recipe).encode())
         else:
             write_synced(kept, to_yaml(recipe).encode())
-        starts = self.path / "environment.json"
-        before = json.loads(starts.read_text()) if starts.exists() else []
-        self.write_json("environment.json", [*before, environment(recipe.loop.seed)])
+        append_entry(self.path / "environment.json", environment(recipe.loop.seed))
+        return earlier_settings(self.path, now)
+
+    def _check_not_lost(self) -> None:
+        """Refuse to begin again, without a word, a stage whose checkpoints are gone."""
+        stages = ["coupled", "decoupled"] if self.verb == "duo" else [""]
+        held = [any((self.path / stage / "checkpoints").glob("step-*.json")) for stage in stages]
+        for number, stage in enumerate(stages):
+            folder = self.path / stage
+            metrics = folder / "metrics.jsonl"
+            traces = [metrics] if metrics.exists() and metrics.stat().st_size else []
+            traces += [*(folder / "checkpoints").glob("best-*.json")]
+            traces += [path for path in [self.path / "summary.json"] if path.exists()]
+            later = zip(stages[number + 1 :], held[number + 1 :], strict=True)
+            traces += [self.path / name for name, there in later if there]
+            if traces and not held[number]:
+                raise CheckpointError(
+                    f"{folder} has lost its checkpoints (checkpoints/step-*.json), though {traces[0]} shows that "
+                    "it was trained: it cannot be continued; start again in another folder"
+                )
+        if not held[0]:
+            say(f"{self.path} holds no checkpoint yet: the run starts from its first step")
 
     def write_json(self, name: str, content: Any) -> None:
         if self.writes:
             write_synced(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
 
 
-class Metrics:
-    """metrics.jsonl and TensorBoard of one stage. `position` goes into the checkpoint: what was written
-    after it is cut off when the run resumes there, so that no line appears twice."""
-
-    def __init__(self, folder: Path, position: int = 0, tensorboard: bool = True, step: int = 0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "metrics.jsonl"
-        self._file = self.path.open("ab")
-        self._file.truncate(position)
-        self._board: Any = None
-        if tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
-
-    def write(self, line: dict[str, Any]) -> None:
-        """One line; numbers also go to TensorBoard under the same names."""
-        try:
-            self._file.write((json.dumps(line) + "\n").encode())
-            self._file.flush()
-            if self._board is not None:
-                for name, value in line.items():
-                    if isinstance(value, float):
-                        self._board.add_scalar(name, value, line["step"])
-        except OSError as error:
-            raise CheckpointError(
-                f"{self.path} could not be written ({error.strerror}): make room and continue with --resume"
-            ) from error
-
-    @property
-    def position(self) -> int:
-        """Bytes written and on the disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.seek(0, os.SEEK_END)
-
-    def close(self) -> None:
-        self._file.close()
-        if self._board is not None:
-            self._board.close()
-
-
 def read_metrics(folder: "str | Path") -> list[dict[str, Any]]:
     """All lines of a stage's metrics.jsonl."""
-    lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    path = Path(folder) / "metrics.jsonl"
+    lines = read_bytes(path, "the metrics", CheckpointError, limit=1024 * MEGABYTE).splitlines()
+    return [
+        parse_json(line, f"line {number} of {path}", CheckpointError, finite=False)
+        for number, line in enumerate(lines, 1)
+    ]

@@ -1,4 +1,4 @@
-"""The engine "fast": 3×3 convolutions in training by Winograd's method.
+"""3×3 convolutions in training by Winograd's method.
 
 Only training uses it: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
 convolution by rounding (some 1e-6 of the largest output), as those of any other order of summation.
@@ -78,13 +78,15 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def suits(module: nn.Module) -> bool:
-    """Whether a module is a convolution that this method computes.
+    """Whether a module is a convolution that this method computes; one with a way of its own is not.
 
     >>> suits(nn.Conv2d(64, 64, 3, padding=1)), suits(nn.Conv2d(3, 64, 3, padding=1))
     (True, False)
     """
     return (
         isinstance(module, nn.Conv2d)
+        and type(module)._conv_forward is nn.Conv2d._conv_forward
+        and "_conv_forward" not in module.__dict__
         and module.kernel_size == (3, 3)
         and module.stride == (1, 1)
         and module.padding in ((1, 1), "same")
@@ -95,25 +97,7 @@ def suits(module: nn.Module) -> bool:
     )
 
 
-def install(model: nn.Module) -> int:
-    """Let the model's suitable convolutions use the fast method in training; returns how many.
-
-    The modules stay what they are: only the method that both nn.Conv2d and BinaryConv2d call is shadowed.
-    """
-    found = [module for module in model.modules() if suits(module)]
-    for module in found:
-        assert isinstance(module, nn.Conv2d)
-        module.__dict__["_conv_forward"] = _Shadow(module)
-    return len(found)
-
-
-def remove(model: nn.Module) -> None:
-    """Undo `install`."""
-    for module in model.modules():
-        module.__dict__.pop("_conv_forward", None)
-
-
-class _Shadow:
+class Shadow:
     """A convolution's own `_conv_forward`, except in training on float32 CPU tensors."""
 
     def __init__(self, module: nn.Conv2d) -> None:
@@ -122,7 +106,7 @@ class _Shadow:
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         usual = input.dtype != torch.float32 or weight.dtype != torch.float32 or input.device.type != "cpu"
         if usual or not self.module.training or input.dim() != 4:
-            own: Tensor = type(self.module)._conv_forward(self.module, input, weight, bias)
+            own: Tensor = nn.Conv2d._conv_forward(self.module, input, weight, bias)
             return own
         out = convolve(input, weight)
         return out if bias is None else out + bias.view(1, -1, 1, 1)

@@ -1,4 +1,4 @@
-"""The engine "fast", its second part: BN and the quantized activation behind it as one operation in training.
+"""BN and the quantized activation after it as one operation in training.
 
 The normalised values are never stored: the forward pass writes levels, the backward pass computes the values
 again from BN's input. The copies of a decoupled network share one set of statistics, and their gradients one
@@ -22,8 +22,6 @@ try:
     from binaryduo.training.fast import _norm
 except ImportError:  # installed without its native part
     _norm = None  # type: ignore[assignment]
-
-MARK = "_binaryduo_quantized"  # an attribute of tensors that are levels already
 
 
 def available() -> bool:
@@ -77,10 +75,10 @@ def normalise(
     return out
 
 
-def suits(norm: nn.Module, act: nn.Module) -> bool:
-    """Whether a normalisation and the activation behind it are of the kinds that are computed together.
+def kinds_fit(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether a normalisation and the activation after it are of the kinds that are computed together.
 
-    >>> suits(nn.BatchNorm2d(8), QuantAct(3)), suits(nn.BatchNorm2d(8), QuantAct(2, ste="swishsign"))
+    >>> kinds_fit(nn.BatchNorm2d(8), QuantAct(3)), kinds_fit(nn.BatchNorm2d(8), QuantAct(2, ste="swishsign"))
     (True, False)
     """
     return (
@@ -94,6 +92,11 @@ def suits(norm: nn.Module, act: nn.Module) -> bool:
         and act.slope in (None, 1.0)
         and not act.soft
     )
+
+
+def suits(norm: nn.Module, act: nn.Module) -> bool:
+    """Whether the two can be computed together: of these kinds, and without a forward of the user's own."""
+    return kinds_fit(norm, act) and not any("forward" in module.__dict__ for module in (norm, act))
 
 
 def pairs(model: nn.Module) -> list[tuple[nn.BatchNorm2d, QuantAct]]:
@@ -123,47 +126,32 @@ def pairs(model: nn.Module) -> list[tuple[nn.BatchNorm2d, QuantAct]]:
     return found  # type: ignore[return-value]
 
 
-def install(model: nn.Module) -> int:
-    """Let the model's pairs of normalisation and activation be one operation in training; returns how many.
-
-    The modules stay what they are: only their `forward` is shadowed.
-    """
-    found = pairs(model) if available() else []
-    for norm, act in found:
-        norm.__dict__["forward"] = _NormShadow(norm, act)
-        act.__dict__["forward"] = _ActShadow(act)
-    return len(found)
-
-
-def remove(model: nn.Module) -> None:
-    """Undo `install`."""
-    for module in model.modules():
-        if isinstance(module.__dict__.get("forward"), _NormShadow | _ActShadow):
-            del module.__dict__["forward"]
-
-
 def _watched(norm: nn.Module, act: nn.Module) -> bool:
     """Whether somebody's hook wants to see, or to change, what passes between the two."""
     mine = (norm._forward_hooks, norm._backward_hooks, norm._backward_pre_hooks)
     return any((*mine, act._forward_pre_hooks, act._backward_hooks, act._backward_pre_hooks))
 
 
-class _NormShadow:
-    """A normalisation's own forward, except in training on float32 CPU images: then its activation's too."""
+class Pair:
+    """A normalisation and its activation: in training on float32 CPU images the first computes both.
+
+    `quantized` is what the first has just handed to the second.
+    """
 
     def __init__(self, norm: nn.BatchNorm2d, act: QuantAct) -> None:
         self.norm, self.act = norm, act
+        self.quantized: Tensor | None = None
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def normalise(self, x: Tensor) -> Tensor:
+        """In place of the normalisation's forward."""
         norm, act = self.norm, self.act
         tensors = (x, norm.weight, norm.bias, norm.running_mean, norm.running_var)
         plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
-        if not (plain and norm.training and x.dim() == 4 and suits(norm, act)) or _watched(norm, act):
-            own: Tensor = type(norm).forward(norm, x)
+        fits = plain and norm.training and x.dim() == 4 and x.shape[1] == norm.num_features
+        rows = x.numel() // x.shape[1] if fits else 0
+        if rows < 2 or not kinds_fit(norm, act) or _watched(norm, act):
+            own: Tensor = type(norm).forward(norm, x)  # which also says what is wrong with x
             return own
-        rows = x.numel() // x.shape[1]
-        if rows < 2 or x.shape[1] != norm.num_features:
-            return type(norm).forward(norm, x)  # which says what is wrong
         copies = getattr(norm, "copies", 1)
         assert act.levels is not None
         out, mean, var = normalise(x, norm.weight, norm.bias, copies, act.levels, norm.eps)
@@ -173,15 +161,10 @@ class _NormShadow:
                 norm.num_batches_tracked.add_(1)
             norm.running_mean.lerp_(mean, norm.momentum)
             norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
-        setattr(out, MARK, True)
+        self.quantized = out
         return out
 
-
-class _ActShadow:
-    """An activation's own forward, except for what comes quantized from its normalisation."""
-
-    def __init__(self, act: QuantAct) -> None:
-        self.act = act
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x if getattr(x, MARK, False) else type(self.act).forward(self.act, x)
+    def activate(self, x: Tensor) -> Tensor:
+        """In place of the activation's forward."""
+        given, self.quantized = self.quantized, None
+        return x if x is given else type(self.act).forward(self.act, x)

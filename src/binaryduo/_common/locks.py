@@ -1,0 +1,68 @@
+"""A lock on a file that ends with its process, however that ends, and that names its holder."""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+
+class Lock:
+    """The operating system's lock on a file; the file holds the process id of its last holder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Lock(Path(folder) / "lock") as lock:
+    ...     Lock(Path(folder) / "lock").acquire(), lock.holder() == os.getpid()
+    (False, True)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock; False where another has it."""
+        file = self.path.open("ab+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return False
+        self._file = file
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+        file.flush()
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def holder(self) -> int | None:
+        """The process that holds the lock, or held it last; None where the file does not say."""
+        try:
+            return int(self.path.read_bytes()[:20])
+        except (OSError, ValueError):
+            return None
+
+    def taken(self) -> bool:
+        """Whether somebody holds it; asking leaves the file as it is."""
+        try:
+            with self.path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def __enter__(self) -> "Lock":
+        if not self.acquire():
+            raise BlockingIOError(f"{self.path} is held by process {self.holder()}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
