@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../kernels.h"
+#include "../engine/kernels.h"
 
 using namespace binaryduo;
 
@@ -18,7 +18,7 @@ namespace {
 std::mt19937 rng(7);
 size_t pick(size_t low, size_t high) { return low + rng() % (high - low + 1); }
 
-// Memory that starts at 64 bytes and has room behind it, as the executor's has.
+// Memory that starts at 64 bytes and has room after it, as the executor's has.
 template <typename T>
 struct Memory {
     std::vector<T> values;

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CSRC = Path(__file__).parents[2] / "csrc"
-SOURCES = [CSRC / f"kernels_{name}.cpp" for name in ("scalar", "avx2", "avx512", "neon")]
+SOURCES = [CSRC / "engine" / f"kernels_{name}.cpp" for name in ("scalar", "avx2", "avx512", "neon")]
 
 
 def build(compiler, target, *flags):
