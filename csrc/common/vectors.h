@@ -31,3 +31,22 @@ inline void store_some(float* p, Floats8 v, size_t n) {
     if (n & 2) std::memcpy(p, from, 8), p += 2, from += 2;
     if (n & 1) *p = *from;
 }
+
+// What a kernel's policy inherits that works on eight floats at a time.
+struct Lanes8 {
+    static constexpr size_t kLanes = 8;
+    using Floats = Floats8;
+    static Floats load(const float* p) { return *reinterpret_cast<const Floats8Anywhere*>(p); }
+    static void store(float* p, Floats v) { *reinterpret_cast<Floats8Anywhere*>(p) = v; }
+    static Floats load_some(const float* p, size_t n) {
+        Floats v = {};
+        std::memcpy(&v, p, n * sizeof(float));
+        return v;
+    }
+    static void store_some(float* p, Floats v, size_t n) { std::memcpy(p, &v, n * sizeof(float)); }
+    // Σ a·w = 2 · count − ones
+    static Floats from_counts(const uint16_t* counts, int32_t ones) {
+        const Ints8 n = __builtin_convertvector(*reinterpret_cast<const Shorts8*>(counts), Ints8);
+        return __builtin_convertvector(2 * n - ones, Floats8);
+    }
+};

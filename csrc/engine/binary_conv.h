@@ -1,4 +1,5 @@
-// Binary convolutions, shared by all instruction sets and included inside each one's own namespace.
+// Binary convolutions in tiles, for instruction sets that lay weights out anew for each tile of pixels.
+// Included inside each set's own namespace.
 //
 // Activations a are {0, 1}, weights w are {-1, +1}, stored as bits: the sum over the inputs is
 //     Σ a·w = 2 · popcount(a & w) − popcount(a)
@@ -18,143 +19,96 @@
 //     count(stream, scratch, k, blocks, counts, first)    counts[pixel][blocks · 32] += popcount(a & w), or
 //                                           = where first
 
-constexpr size_t kTile = 32;  // most groups of kPixels in one item
-
 template <typename Policy>
-size_t groups_of(const ConvShape& s) {
-    return s.images * s.out_height * ((s.out_width + Policy::kPixels - 1) / Policy::kPixels);
-}
+struct TiledBinaryConv {
+    static constexpr size_t kTile = 32;  // most groups of kPixels in one item
 
-template <typename Policy>
-size_t channel_items(const ConvShape& s) {
-    return (s.channels + 32 * Policy::kBlocks - 1) / (32 * Policy::kBlocks);
-}
-
-template <typename Policy>
-size_t row_bytes(const ConvShape& s) {
-    return s.padded_width() * s.unit * Policy::kStreamUnit;
-}
-
-template <typename Policy>
-size_t stream_bytes(const ConvShape& s) {
-    // A kernel may read a few bytes after a strip: see Model, which keeps zeros after the last one.
-    return s.images * s.padded_height() * row_bytes<Policy>(s) + kStreamGuard;
-}
-
-template <typename Policy>
-size_t scratch_bytes(const ConvShape& s) {
-    const size_t padded = (s.padded_width() + s.sw) * s.unit + 128;
-    const size_t counts = kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
-    const size_t weights = (Policy::kBlockBytes + 4) * 2 * 32 * Policy::kBlocks;
-    const size_t binary = counts + weights + 256;
-    const size_t floats = (6 * 16 + 6 * 64) * sizeof(float) + 256;
-    return std::max({padded, binary, floats});
-}
-
-template <typename Policy>
-void prepare_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_t* stream, uint16_t* counts,
-                 uint8_t* scratch) {
-    const size_t image = row / s.padded_height(), y = row % s.padded_height();
-    const size_t bytes = s.padded_width() * s.unit, shift = s.sw * s.unit;
-    uint8_t* out = stream + row * row_bytes<Policy>(s);
-    uint16_t* ones = counts + row * s.padded_width();
-    if (y < s.ph || y >= s.ph + s.height) {
-        std::memset(scratch, 0, bytes + shift + 64);
-        std::memset(ones, 0, s.padded_width() * sizeof(uint16_t));
-        Policy::prepare(scratch, bytes, shift, out);
-        return;
+    static size_t groups_of(const ConvShape& s) {
+        return s.images * s.out_height * ((s.out_width + Policy::kPixels - 1) / Policy::kPixels);
     }
-    const uint8_t* in = input + (image * s.height + (y - s.ph)) * s.width * s.unit;
-    std::memset(scratch, 0, s.pw * s.unit);
-    std::memcpy(scratch + s.pw * s.unit, in, s.width * s.unit);
-    std::memset(scratch + (s.pw + s.width) * s.unit, 0, s.pw * s.unit + shift + 64);
-    for (size_t x = 0; x < s.padded_width(); ++x) {
-        const uint8_t* at = scratch + x * s.unit;
-        uint32_t total = 0;
-        size_t k = 0;
-        for (; k + 8 <= s.unit; k += 8) {
-            uint64_t word;
-            std::memcpy(&word, at + k, 8);
-            total += uint32_t(__builtin_popcountll(word));
+    static size_t row_bytes(const ConvShape& s) { return s.padded_width() * s.unit * Policy::kStreamUnit; }
+
+    static const char* name(const ConvShape&) { return Policy::kName; }
+    static size_t weight_bytes(const ConvShape&) { return 0; }
+    static void prepare_weights(const ConvShape&, const uint8_t*, uint8_t*) {}
+
+    static size_t stream_bytes(const ConvShape& s) {
+        // A kernel may read a few bytes after a strip: see Model, which keeps zeros after the last one.
+        return s.images * s.padded_height() * row_bytes(s) + kStreamGuard;
+    }
+
+    static size_t scratch_bytes(const ConvShape& s) {
+        const size_t padded = (s.padded_width() + s.sw) * s.unit + 128;
+        const size_t counts = kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
+        const size_t weights = (Policy::kBlockBytes + 4) * 2 * 32 * Policy::kBlocks;
+        return std::max(padded, counts + weights + 256);
+    }
+
+    static void prepare_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_t* stream,
+                            uint16_t* counts, uint8_t* scratch) {
+        const size_t bytes = s.padded_width() * s.unit, shift = s.sw * s.unit;
+        pad_row(s, input, row, scratch);
+        std::memset(scratch + bytes, 0, shift + 64);
+        count_ones(s, scratch, counts + row * s.padded_width());
+        Policy::prepare(scratch, bytes, shift, stream + row * row_bytes(s));
+    }
+
+    static size_t items(const ConvShape& s) {
+        return (s.channels + 32 * Policy::kBlocks - 1) / (32 * Policy::kBlocks) *
+               tiles_of(groups_of(s), kTile);
+    }
+
+    static void item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts,
+                     const uint8_t* weights, const Epilogue& e, size_t number, uint8_t* scratch) {
+        const size_t all_groups = groups_of(s), tiles = tiles_of(all_groups, kTile),
+                     tile = tile_of(all_groups, kTile);
+        const size_t first_group = std::min(number % tiles * tile, all_groups);
+        const size_t groups = std::min(tile, all_groups - first_group);
+        const size_t first_channel = number / tiles * 32 * Policy::kBlocks;
+        const size_t channels = std::min(s.channels - first_channel, 32 * Policy::kBlocks);
+        const size_t blocks = (channels + 31) / 32, lanes = blocks * 32;
+        const size_t segment = s.segment(), inputs = s.kh * segment,
+                     per_row = (s.out_width + Policy::kPixels - 1) / Policy::kPixels;
+        uint16_t* sums = reinterpret_cast<uint16_t*>(scratch);  // [group][pixel][lanes]
+        uint8_t* expanded = scratch + kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
+
+        const uint8_t* start[kTile];
+        size_t rows[kTile], columns[kTile];  // of the first pixel: padded input row and column
+        for (size_t g = 0; g < groups; ++g) {
+            const size_t group = first_group + g, line = group / per_row;  // line = (image, out row)
+            const size_t x = group % per_row * Policy::kPixels;
+            rows[g] = line / s.out_height * s.padded_height() + line % s.out_height * s.sh;
+            columns[g] = x * s.sw;
+            start[g] = stream + rows[g] * row_bytes(s) + columns[g] * s.unit * Policy::kStreamUnit;
         }
-        if (k < s.unit) {
-            uint64_t word = 0;
-            std::memcpy(&word, at + k, s.unit - k);
-            total += uint32_t(__builtin_popcountll(word));
-        }
-        ones[x] = uint16_t(total);
-    }
-    // Now the ones under one row of the kernel, from each column on: what an output pixel adds up kh of.
-    for (size_t x = 0; x + s.kw <= s.padded_width(); ++x)
-        for (size_t kx = 1; kx < s.kw; ++kx) ones[x] = uint16_t(ones[x] + ones[x + kx]);
-    Policy::prepare(scratch, bytes, shift, out);
-}
 
-// Tiles as equal as can be: a small last one would expand the weights for few pixels.
-inline size_t tiles_of(size_t groups) { return (groups + kTile - 1) / kTile; }
-inline size_t tile_of(size_t groups) { return (groups + tiles_of(groups) - 1) / tiles_of(groups); }
-
-template <typename Policy>
-size_t binary_items(const ConvShape& s) {
-    return channel_items<Policy>(s) * tiles_of(groups_of<Policy>(s));
-}
-
-inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row, size_t x) {
-    int32_t total = 0;
-    for (size_t ky = 0; ky < s.kh; ++ky) total += counts[(row + ky) * s.padded_width() + x];
-    return total;
-}
-
-template <typename Policy>
-void binary_item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts, const uint8_t* weights,
-                 const Epilogue& e, size_t item, uint8_t* scratch) {
-    const size_t all_groups = groups_of<Policy>(s), tiles = tiles_of(all_groups), tile = tile_of(all_groups);
-    const size_t first_group = std::min(item % tiles * tile, all_groups);
-    const size_t groups = std::min(tile, all_groups - first_group);
-    const size_t first_channel = item / tiles * 32 * Policy::kBlocks;
-    const size_t channels = std::min(s.channels - first_channel, 32 * Policy::kBlocks);
-    const size_t blocks = (channels + 31) / 32, lanes = blocks * 32;
-    const size_t segment = s.segment(), inputs = s.kh * segment,
-                 per_row = (s.out_width + Policy::kPixels - 1) / Policy::kPixels;
-    uint16_t* sums = reinterpret_cast<uint16_t*>(scratch);  // [group][pixel][lanes]
-    uint8_t* expanded = scratch + kTile * Policy::kPixels * 32 * Policy::kBlocks * sizeof(uint16_t);
-
-    const uint8_t* start[kTile];
-    size_t rows[kTile], columns[kTile];  // of the first pixel: padded input row and column
-    for (size_t g = 0; g < groups; ++g) {
-        const size_t group = first_group + g, line = group / per_row;  // line = (image, out row)
-        const size_t x = group % per_row * Policy::kPixels;
-        rows[g] = line / s.out_height * s.padded_height() + line % s.out_height * s.sh;
-        columns[g] = x * s.sw;
-        start[g] = stream + rows[g] * row_bytes<Policy>(s) + columns[g] * s.unit * Policy::kStreamUnit;
-    }
-
-    const size_t parts = (segment + Policy::kBlockBytes - 1) / Policy::kBlockBytes;
-    const size_t part = std::min((((segment + parts - 1) / parts) + 2) / 3 * 3, Policy::kBlockBytes);
-    for (size_t ky = 0; ky < s.kh; ++ky) {
-        for (size_t k = 0; k < segment; k += part) {
-            const size_t n = std::min(part, segment - k);
-            for (size_t b = 0; b < blocks; ++b) {
-                const size_t channel = first_channel + 32 * b,
-                             width = std::min<size_t>(32, s.channels - channel);
-                Policy::expand(weights + channel * inputs + (ky * segment + k) * width, width, n, expanded,
-                               blocks, b);
+        const size_t parts = (segment + Policy::kBlockBytes - 1) / Policy::kBlockBytes;
+        const size_t part = std::min((((segment + parts - 1) / parts) + 2) / 3 * 3, Policy::kBlockBytes);
+        for (size_t ky = 0; ky < s.kh; ++ky) {
+            for (size_t k = 0; k < segment; k += part) {
+                const size_t n = std::min(part, segment - k);
+                for (size_t b = 0; b < blocks; ++b) {
+                    const size_t channel = first_channel + 32 * b,
+                                 width = std::min<size_t>(32, s.channels - channel);
+                    Policy::expand(weights + channel * inputs + (ky * segment + k) * width, width, n,
+                                   expanded, blocks, b);
+                }
+                const size_t offset = ky * row_bytes(s) + k * Policy::kStreamUnit;
+                for (size_t g = 0; g < groups; ++g)
+                    Policy::count(start[g] + offset, expanded, n, blocks, sums + g * Policy::kPixels * lanes,
+                                  ky == 0 && k == 0);
             }
-            const size_t offset = ky * row_bytes<Policy>(s) + k * Policy::kStreamUnit;
-            for (size_t g = 0; g < groups; ++g)
-                Policy::count(start[g] + offset, expanded, n, blocks, sums + g * Policy::kPixels * lanes,
-                              ky == 0 && k == 0);
         }
-    }
 
-    for (size_t g = 0; g < groups; ++g) {
-        const size_t group = first_group + g, line = group / per_row;
-        for (size_t p = 0; p < Policy::kPixels; ++p) {
-            const size_t x = group % per_row * Policy::kPixels + p;
-            if (x >= s.out_width) break;
-            finish_counts<Policy>(e, sums + (g * Policy::kPixels + p) * lanes,
-                                  ones_under(s, counts, rows[g], columns[g] + p * s.sw),
-                                  line * s.out_width + x, first_channel, channels);
+        for (size_t g = 0; g < groups; ++g) {
+            const size_t group = first_group + g, line = group / per_row;
+            for (size_t p = 0; p < Policy::kPixels; ++p) {
+                const size_t x = group % per_row * Policy::kPixels + p;
+                if (x >= s.out_width) break;
+                finish_counts<Policy>(e, sums + (g * Policy::kPixels + p) * lanes,
+                                      ones_under(s, counts, rows[g], columns[g] + p * s.sw),
+                                      line * s.out_width + x, first_channel, channels);
+            }
         }
     }
-}
+};

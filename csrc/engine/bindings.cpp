@@ -115,8 +115,9 @@ NB_MODULE(_native, m) {
         .def("trace", &trace, "images"_a)
         .def("profile", &profile, "images"_a)
         .def_prop_ro("isa", [](const PyModel& self) { return std::string(self.model.kernels().name); })
-        .def_prop_ro("binary_kernel",
-                     [](const PyModel& self) { return std::string(self.model.kernels().binary_kernel); })
+        .def(
+            "binary_kernel",
+            [](const PyModel& self, size_t op) { return std::string(self.model.binary_kernel(op)); }, "op"_a)
         .def_prop_ro("threads", [](const PyModel& self) { return self.model.threads(); })
         .def_prop_ro("workspace_bytes", [](const PyModel& self) { return self.model.workspace_bytes(); });
 }

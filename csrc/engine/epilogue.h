@@ -1,28 +1,30 @@
 // The last steps of a layer, shared by all instruction sets. Included inside each one's own namespace.
 //
-// A `Policy` gives: mask8(y, t) -> bit i is y[i] >= t[i], for 8 floats;
+// A `Policy` gives: Floats, kLanes, load, store, load_some, store_some, from_counts as Lanes8 does;
+//                   mask(y, t) -> bit i is y[i] >= t[i], for kLanes floats;
 //                   mask32(counts, ones, t) -> bit i is 2 · counts[i] − ones >= t[i], for 32 counts.
 
-// Where the sums come from: floats, or counts of bits with Σ a·w = 2 · count − ones.
+// Where the sums come from: floats, or counts of bits.
+template <typename Policy>
 struct FromFloats {
     const float* sums;
-    Floats8 operator()(size_t c) const { return load(sums + c); }
+    typename Policy::Floats operator()(size_t c) const { return Policy::load(sums + c); }
 };
+template <typename Policy>
 struct FromCounts {
     const uint16_t* counts;
     int32_t ones;
-    Floats8 operator()(size_t c) const {
-        const Ints8 n = __builtin_convertvector(*reinterpret_cast<const Shorts8*>(counts + c), Ints8);
-        return __builtin_convertvector(2 * n - ones, Floats8);
-    }
+    typename Policy::Floats operator()(size_t c) const { return Policy::from_counts(counts + c, ones); }
 };
 
-// The channels [first, first + count) of one pixel; first is a multiple of 8, and `sums` may be read up to
-// the next multiple of 8.
+// The channels [first, first + count) of one pixel; first is a multiple of 16, and `sums` may be read up to
+// the next multiple of 16.
 template <typename Policy, bool kScale, bool kResidual, bool kFloat, bool kBits, typename Sums>
 inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size_t first, size_t count) {
+    using Floats = typename Policy::Floats;
+    constexpr size_t kLanes = Policy::kLanes;
     const size_t copy_bytes = (e.channels + 7) / 8, all = e.channels * e.copies;
-    const Floats8 floor = (e.relu ? 0.0f : -__builtin_inff()) + Floats8{};
+    const Floats floor = (e.relu ? 0.0f : -__builtin_inff()) + Floats{};
     for (size_t copy = 0; copy < e.copies; ++copy) {
         const size_t base = copy * e.channels + first;
         const float* scale = kScale ? e.scale + base : nullptr;
@@ -33,24 +35,31 @@ inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size
         uint8_t* bits = kBits ? e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8 : nullptr;
         const uint8_t* flip = e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
         size_t c = 0;
-        for (; c + 8 <= count; c += 8) {
-            Floats8 y = sums(c);
-            if (kScale) y = y * load(scale + c) + load(bias + c);
-            if (kResidual) y += load(residual + c);
+        for (; c + kLanes <= count; c += kLanes) {
+            Floats y = sums(c);
+            if (kScale) y = y * Policy::load(scale + c) + Policy::load(bias + c);
+            if (kResidual) y += Policy::load(residual + c);
             y = y < floor ? floor : y;
-            if (kFloat) store(out + c, y);
-            if (kBits) bits[c / 8] = Policy::mask8(y, load(threshold + c)) ^ (flip ? flip[c / 8] : 0);
+            if (kFloat) Policy::store(out + c, y);
+            if (kBits) {
+                uint32_t mask = Policy::mask(y, Policy::load(threshold + c)), turned = 0;
+                if (flip) std::memcpy(&turned, flip + c / 8, kLanes / 8);
+                mask ^= turned;
+                std::memcpy(bits + c / 8, &mask, kLanes / 8);
+            }
         }
         if (c == count) continue;
         const size_t n = count - c;
-        Floats8 y = sums(c);
-        if (kScale) y = y * load_some(scale + c, n) + load_some(bias + c, n);
-        if (kResidual) y += load_some(residual + c, n);
+        Floats y = sums(c);
+        if (kScale) y = y * Policy::load_some(scale + c, n) + Policy::load_some(bias + c, n);
+        if (kResidual) y += Policy::load_some(residual + c, n);
         y = y < floor ? floor : y;
-        if (kFloat) store_some(out + c, y, n);
+        if (kFloat) Policy::store_some(out + c, y, n);
         if (kBits) {  // the unused bits of the last byte stay zero
-            const uint8_t mask = Policy::mask8(y, load_some(threshold + c, n)) ^ (flip ? flip[c / 8] : 0);
-            bits[c / 8] = mask & uint8_t((1u << n) - 1);
+            uint32_t mask = Policy::mask(y, Policy::load_some(threshold + c, n)), turned = 0;
+            if (flip) std::memcpy(&turned, flip + c / 8, (n + 7) / 8);
+            mask = (mask ^ turned) & ((1u << n) - 1);
+            std::memcpy(bits + c / 8, &mask, (n + 7) / 8);
         }
     }
 }
@@ -81,7 +90,7 @@ template <typename Policy>
 inline void finish_counts(const Epilogue& e, const uint16_t* counts, int32_t ones, size_t pixel, size_t first,
                           size_t count) {
     if (!e.threshold32) {
-        finish_floats<Policy>(e, FromCounts{counts, ones}, pixel, first, count);
+        finish_floats<Policy>(e, FromCounts<Policy>{counts, ones}, pixel, first, count);
         return;
     }
     const size_t copy_bytes = (e.channels + 7) / 8;

@@ -28,6 +28,7 @@ void multiply(const float* const* rows, size_t segments, size_t segment, size_t 
 }
 
 constexpr size_t kFloatTile = 24, kFloatChannels = 64;  // pixels and channels of one item
+constexpr size_t kFloatScratch = (6 * 16 + 6 * kFloatChannels) * sizeof(float) + 256;
 
 inline size_t float_items(const ConvShape& s) {
     return ((s.channels + kFloatChannels - 1) / kFloatChannels) *
@@ -80,7 +81,7 @@ void float_item(const ConvShape& s, const float* padded, const float* weights, c
                             width * sizeof(float));
         }
         for (size_t r = 0; r < count; ++r)
-            finish_floats<Policy>(e, FromFloats{sums + r * kFloatChannels}, first_pixel + p + r,
+            finish_floats<Policy>(e, FromFloats<Policy>{sums + r * kFloatChannels}, first_pixel + p + r,
                                   first_channel, end_channel - first_channel);
     }
 }

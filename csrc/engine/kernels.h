@@ -24,7 +24,7 @@ struct ConvShape {
 
 // The last steps of a layer, for `channels` sums x of each pixel. With copies r, output channel
 // i · channels + c is computed from sum c:
-//     bits = (x >= threshold) ^ flip                                       integer thresholds
+//     bits = (x >= threshold) ^ flip              integer thresholds, in all the forms that kernels read
 //     y = scale · x + bias + residual;  relu;  floats = y;  bits = (y >= threshold) ^ flip
 struct Epilogue {
     size_t channels, copies;
@@ -33,6 +33,7 @@ struct Epilogue {
     const float* residual;
     const int32_t* threshold32;
     const int16_t* threshold16;
+    const int32_t* half_threshold[2];  // ⌈t / 2⌉ and ⌈(t + 1) / 2⌉ of threshold32
     const float* threshold;
     const uint8_t* flip;
     bool relu;
@@ -52,9 +53,13 @@ constexpr size_t kStreamGuard = 64;
 // Work is cut into numbered items; any thread may do any item. `scratch` is the thread's own.
 struct Kernels {
     const char* name;
-    const char* binary_kernel;
 
-    // Binary convolution: first every padded input row is prepared into `stream` and `counts`, then items.
+    // Binary convolution. The weights are laid out once, when the model is loaded; where weight_bytes is 0,
+    // as they lie in the file. In a run, every padded input row is first prepared into `stream` and `counts`,
+    // then come the items.
+    const char* (*binary_kernel)(const ConvShape&);
+    size_t (*weight_bytes)(const ConvShape&);
+    void (*prepare_weights)(const ConvShape&, const uint8_t* weights, uint8_t* out);
     size_t (*stream_bytes)(const ConvShape&);
     void (*prepare_row)(const ConvShape&, const uint8_t* input, size_t row, uint8_t* stream, uint16_t* counts,
                         uint8_t* scratch);
@@ -80,6 +85,7 @@ struct Kernels {
 const Kernels* kernels_scalar();
 const Kernels* kernels_avx2();
 const Kernels* kernels_avx512();
+const Kernels* kernels_avx512vbmi();
 const Kernels* kernels_neon();
 
 // The kernels that run now: see instruction_sets.h.

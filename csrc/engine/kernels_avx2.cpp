@@ -37,7 +37,8 @@ struct Tables {
 };
 constexpr Tables kTables;
 
-struct Policy {
+struct Policy : Lanes8 {
+    static constexpr const char* kName = "tables";
     static constexpr size_t kPixels = 2, kStreamUnit = 4, kBlockBytes = 30, kBlocks = 4;
 
     // Each byte becomes two 16-bit table offsets: (low nibble of this pixel, low nibble of its neighbour),
@@ -142,7 +143,7 @@ struct Policy {
         }
     }
 
-    static uint8_t mask8(Floats8 y, Floats8 t) {
+    static uint32_t mask(Floats8 y, Floats8 t) {
         return uint8_t(_mm256_movemask_ps(_mm256_cmp_ps(__m256(y), __m256(t), _CMP_GE_OQ)));
     }
 
@@ -161,7 +162,9 @@ struct Policy {
 
 }  // namespace avx2
 
-const Kernels* kernels_avx2() { return avx2::make_kernels<avx2::Policy>("avx2", "tables"); }
+const Kernels* kernels_avx2() {
+    return avx2::make_kernels<avx2::Policy, avx2::TiledBinaryConv<avx2::Policy>>("avx2");
+}
 
 }  // namespace binaryduo
 #else

@@ -13,7 +13,8 @@ namespace binaryduo {
 namespace neon {
 #include "kernel_table.h"
 
-struct Policy {
+struct Policy : Lanes8 {
+    static constexpr const char* kName = "cnt";
     static constexpr size_t kPixels = 1, kStreamUnit = 1, kBlockBytes = 30, kBlocks = 4;
 
     static void prepare(const uint8_t* padded, size_t bytes, size_t, uint8_t* out) {
@@ -61,7 +62,7 @@ struct Policy {
         }
     }
 
-    static uint8_t mask8(const Floats8& values, const Floats8& thresholds) {
+    static uint32_t mask(const Floats8& values, const Floats8& thresholds) {
         const float *y = reinterpret_cast<const float*>(&values),
                     *t = reinterpret_cast<const float*>(&thresholds);
         static const uint32_t kBits[8] = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -86,7 +87,9 @@ struct Policy {
 
 }  // namespace neon
 
-const Kernels* kernels_neon() { return neon::make_kernels<neon::Policy>("neon", "cnt"); }
+const Kernels* kernels_neon() {
+    return neon::make_kernels<neon::Policy, neon::TiledBinaryConv<neon::Policy>>("neon");
+}
 
 }  // namespace binaryduo
 #else

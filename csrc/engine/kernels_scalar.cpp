@@ -9,7 +9,8 @@ namespace binaryduo {
 namespace scalar {
 #include "kernel_table.h"
 
-struct Policy {
+struct Policy : Lanes8 {
+    static constexpr const char* kName = "popcount";
     static constexpr size_t kPixels = 1, kStreamUnit = 1, kBlockBytes = 48, kBlocks = 4;
 
     static void prepare(const uint8_t* padded, size_t bytes, size_t, uint8_t* out) {
@@ -31,8 +32,8 @@ struct Policy {
                     uint16_t(counts[c] + __builtin_popcount(stream[i] & weights[i * 32 * blocks + c]));
     }
 
-    static uint8_t mask8(const Floats8& y, const Floats8& t) {
-        uint8_t mask = 0;
+    static uint32_t mask(const Floats8& y, const Floats8& t) {
+        uint32_t mask = 0;
         for (int i = 0; i < 8; ++i) mask |= uint8_t(uint8_t(y[i] >= t[i]) << i);
         return mask;
     }
@@ -46,6 +47,8 @@ struct Policy {
 
 }  // namespace scalar
 
-const Kernels* kernels_scalar() { return scalar::make_kernels<scalar::Policy>("scalar", "popcount"); }
+const Kernels* kernels_scalar() {
+    return scalar::make_kernels<scalar::Policy, scalar::TiledBinaryConv<scalar::Policy>>("scalar");
+}
 
 }  // namespace binaryduo

@@ -99,6 +99,7 @@ struct Model::Runner {
         if (op.integer_threshold()) {
             e.threshold32 = static_cast<const int32_t*>(op.threshold);
             e.threshold16 = op.threshold16.empty() ? nullptr : op.threshold16.data();
+            for (int odd : {0, 1}) e.half_threshold[odd] = op.half_threshold[odd].data();
         } else {
             e.threshold = static_cast<const float*>(op.threshold);
         }
@@ -109,7 +110,7 @@ struct Model::Runner {
         return e;
     }
 
-    void binary_conv(const Op& op) {
+    void binary_conv(const Op& op, size_t number) {
         const Kernels& k = model.kernels_;
         const ConvShape s = shape_of(op, tensor(op.input), result_of(model.program_, op), images);
         const uint8_t* input = bits(op.input);
@@ -119,8 +120,10 @@ struct Model::Runner {
             k.prepare_row(s, input, row, work.stream.get(), counts, work.scratch[thread].get());
         });
         const Epilogue e = epilogue_of(op);
+        const Buffer<uint8_t>& prepared = model.weights_[number];
+        const uint8_t* weights = prepared ? prepared.get() : op.weights;
         each(k.binary_items(s), kEightBinaryProducts * products(s), [&](size_t item, size_t thread) {
-            k.binary_item(s, work.stream.get(), counts, op.weights, e, item, work.scratch[thread].get());
+            k.binary_item(s, work.stream.get(), counts, weights, e, item, work.scratch[thread].get());
         });
     }
 
@@ -253,7 +256,7 @@ struct Model::Runner {
     void run(const Op& op) {
         switch (op.code) {
             case Code::kBinaryConv:
-                binary_conv(op);
+                binary_conv(op, size_t(&op - model.program_.ops.data()));
                 break;
             case Code::kFloatConv:
                 float_conv(op);
@@ -290,14 +293,30 @@ Model::Model(Program program, size_t threads)
     // and activations still come from the cache.
     chunk_ = std::clamp<size_t>((size_t(4) << 20) / std::max<size_t>(program_.arena_bytes, 1), 1, 64);
     stream_bytes_ = counts_bytes_ = scratch_bytes_ = 0;
+    weights_.resize(program_.ops.size());
     for (const Op& op : program_.ops) {
         if (op.code != Code::kBinaryConv && op.code != Code::kFloatConv) continue;
         const ConvShape s = shape_of(op, program_.tensors[op.input], result_of(program_, op), chunk_);
+        if (op.code == Code::kBinaryConv) prepare_weights(op, s);
         stream_bytes_ = std::max(stream_bytes_, stream_of(kernels_, op, s));
         scratch_bytes_ = std::max(scratch_bytes_, kernels_.scratch_bytes(s));
         counts_bytes_ =
             std::max(counts_bytes_, s.images * s.padded_height() * s.padded_width() * sizeof(uint16_t));
     }
+}
+
+void Model::prepare_weights(const Op& op, const ConvShape& s) {
+    const size_t bytes = kernels_.weight_bytes(s);
+    if (!bytes) return;
+    Buffer<uint8_t>& weights = weights_[&op - program_.ops.data()];
+    weights = zeros<uint8_t>(bytes);
+    kernels_.prepare_weights(s, op.weights, weights.get());
+}
+
+const char* Model::binary_kernel(size_t number) const {
+    const Op& op = program_.ops.at(number);
+    if (op.code != Code::kBinaryConv) return "";
+    return kernels_.binary_kernel(shape_of(op, program_.tensors[op.input], result_of(program_, op), 1));
 }
 
 Model::~Model() = default;

@@ -21,6 +21,8 @@ class Model {
     const Kernels& kernels() const { return kernels_; }
     size_t threads() const { return pool_.count(); }
     size_t workspace_bytes() const;
+    // How operation `number` counts bits, in a word; empty where it is no binary convolution.
+    const char* binary_kernel(size_t number) const;
 
     // images: N × C × H × W floats; out: N × C × H × W of the output tensor. Safe from several threads at
     // once: the first uses all threads of the model, the others their own.
@@ -36,6 +38,7 @@ class Model {
     struct Workspace;
     struct Runner;
     void run(const float* images, size_t count, float* out, double* seconds);
+    void prepare_weights(const Op& op, const ConvShape& s);
     std::unique_ptr<Workspace> borrow(bool all);
     void give_back(std::unique_ptr<Workspace> workspace);
 
@@ -44,6 +47,8 @@ class Model {
     Threads pool_;
     std::mutex pool_mutex_, free_mutex_;
     std::vector<std::unique_ptr<Workspace>> free_;
+    std::vector<Buffer<uint8_t>>
+        weights_;   // of each operation, as the kernels want them; null: as in the file
     size_t chunk_;  // images that go through the program together
     size_t stream_bytes_, counts_bytes_, scratch_bytes_;
 };

@@ -57,9 +57,9 @@ inline void average_pool_row(const PoolShape& s, const float* image, size_t row,
     }
 }
 
-// Reads up to 7 floats after the input's last pixel: tensors have room for that.
+// Reads up to 15 floats after the input's last pixel: tensors have room for that.
 template <typename Policy>
 void pointwise(const float* input, const Epilogue& e, size_t first, size_t count) {
     for (size_t p = first; p < first + count; ++p)
-        finish_floats<Policy>(e, FromFloats{input + p * e.channels}, p, 0, e.channels);
+        finish_floats<Policy>(e, FromFloats<Policy>{input + p * e.channels}, p, 0, e.channels);
 }

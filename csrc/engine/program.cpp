@@ -278,6 +278,12 @@ class OpReader {
         if (!op.integer_threshold()) return;
         if (op.code != Code::kBinaryConv || op.out_float != -1 || op.residual != -1 || op.scale || op.relu())
             refuse(name_ + " compares integers but has a float step");
+        for (int odd : {0, 1}) {
+            for (uint64_t c = 0; c < channels; ++c)  // an arithmetic shift rounds down
+                op.half_threshold[odd].push_back(
+                    int32_t((int64_t(static_cast<const int32_t*>(op.threshold)[c]) + odd + 1) >> 1));
+            op.half_threshold[odd].resize(channels + kGuard / sizeof(int32_t));
+        }
         if (inputs > 32767) return;  // 2 · count − popcount would leave 16 bits: the 32-bit comparison serves
         for (uint64_t c = 0; c < channels; ++c) {
             const int32_t t = static_cast<const int32_t*>(op.threshold)[c];

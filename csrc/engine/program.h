@@ -54,8 +54,8 @@ struct Op {
     const uint8_t* flip;
     std::vector<float> float_weights;  // kHalfWeights or kBitWeights, widened at load
     std::vector<uint32_t> listed;      // the channels that kMeanCopies averages; empty: blocked ones
-    std::vector<int16_t>
-        threshold16;  // kIntegerThreshold, for the 16-bit comparison; empty if K is too large
+    std::vector<int16_t> threshold16;  // kIntegerThreshold, for 16-bit comparisons; empty if K is too large
+    std::vector<int32_t> half_threshold[2];  // kIntegerThreshold: ⌈t / 2⌉ and ⌈(t + 1) / 2⌉
 
     bool relu() const { return flags & kRelu; }
     bool integer_threshold() const { return flags & kIntegerThreshold; }
