@@ -6,11 +6,17 @@
 
 namespace binaryduo {
 
-enum class InstructionSet { kAvx512, kAvx2, kNeon, kScalar };
+enum class InstructionSet {
+    kAvx512Vbmi,  // what kAvx512 needs, VBMI and GFNI: Ice Lake, Zen 4 and later
+    kAvx512,      // F, BW, VL and VPOPCNTDQ
+    kAvx2,        // and FMA, POPCNT, BMI2
+    kNeon,
+    kScalar,
+};
 
 const char* name_of(InstructionSet set);
 
-// All that this CPU can run, best first; the last one is always kScalar.
+// All that this CPU can run, the fastest first; the last one is always kScalar.
 const std::vector<InstructionSet>& instruction_sets();
 
 // The sets that may run now, best first: all of the CPU's, or from the one that BINARYDUO_ISA names on.

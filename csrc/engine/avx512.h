@@ -13,6 +13,7 @@
 #include <simde/x86/gfni.h>
 #define BINARYDUO_AVX512 1
 #define BINARYDUO_AVX512VBMI 1
+#define BINARYDUO_NO_MASKS 1  // SIMDe lacks masked loads and stores
 #elif defined(__AVX512F__) && defined(__AVX512VPOPCNTDQ__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #include <immintrin.h>
 #define BINARYDUO_AVX512 1

@@ -49,7 +49,7 @@ struct TiledBinaryConv {
         const size_t bytes = s.padded_width() * s.unit, shift = s.sw * s.unit;
         pad_row(s, input, row, scratch);
         std::memset(scratch + bytes, 0, shift + 64);
-        count_ones(s, scratch, counts + row * s.padded_width());
+        count_ones(s, input, row, counts + row * s.padded_width());
         Policy::prepare(scratch, bytes, shift, stream + row * row_bytes(s));
     }
 

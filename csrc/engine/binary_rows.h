@@ -15,20 +15,24 @@ inline void pad_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_
 }
 
 // The ones under one row of the kernel, from each column of a padded row on: an output pixel adds up kh of
-// them.
-inline void count_ones(const ConvShape& s, const uint8_t* padded, uint16_t* ones) {
-    for (size_t x = 0; x < s.padded_width(); ++x, padded += s.unit) {
+// them. Up to 7 bytes after the input are read.
+inline void count_ones(const ConvShape& s, const uint8_t* input, size_t row, uint16_t* ones) {
+    const size_t image = row / s.padded_height(), y = row % s.padded_height();
+    std::memset(ones, 0, s.padded_width() * sizeof(uint16_t));
+    if (y < s.ph || y >= s.ph + s.height) return;
+    const uint8_t* in = input + (image * s.height + (y - s.ph)) * s.width * s.unit;
+    const uint64_t last = (uint64_t(1) << s.unit % 8 * 8) - 1;
+    for (size_t x = s.pw; x < s.pw + s.width; ++x, in += s.unit) {
+        uint64_t word;
         uint32_t total = 0;
         size_t k = 0;
         for (; k + 8 <= s.unit; k += 8) {
-            uint64_t word;
-            std::memcpy(&word, padded + k, 8);
+            std::memcpy(&word, in + k, 8);
             total += uint32_t(__builtin_popcountll(word));
         }
         if (k < s.unit) {
-            uint64_t word = 0;
-            std::memcpy(&word, padded + k, s.unit - k);
-            total += uint32_t(__builtin_popcountll(word));
+            std::memcpy(&word, in + k, 8);
+            total += uint32_t(__builtin_popcountll(word & last));
         }
         ones[x] = uint16_t(total);
     }
@@ -40,10 +44,4 @@ inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row
     int32_t total = 0;
     for (size_t ky = 0; ky < s.kh; ++ky) total += counts[(row + ky) * s.padded_width() + x];
     return total;
-}
-
-// `count` things in tiles of at most `most`, as equal as can be: a small last one would not pay.
-inline size_t tiles_of(size_t count, size_t most) { return (count + most - 1) / most; }
-inline size_t tile_of(size_t count, size_t most) {
-    return (count + tiles_of(count, most) - 1) / tiles_of(count, most);
 }

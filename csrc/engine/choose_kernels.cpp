@@ -7,6 +7,8 @@ namespace {
 
 const Kernels* built(InstructionSet set) {
     switch (set) {
+        case InstructionSet::kAvx512Vbmi:
+            return kernels_avx512vbmi();
         case InstructionSet::kAvx512:
             return kernels_avx512();
         case InstructionSet::kAvx2:

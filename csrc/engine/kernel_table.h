@@ -3,6 +3,7 @@
 // clang-format off: each needs those before it
 #include "../common/vectors.h"
 #include "epilogue.h"
+#include "places.h"
 #include "binary_rows.h"
 #include "binary_conv.h"
 #include "float_conv.h"

@@ -35,13 +35,12 @@ struct PopcountConv {
         // The last word of a strip may reach 3 bytes too far; the weights there are zero.
         return s.images * s.padded_height() * s.padded_width() * s.unit + kStreamGuard;
     }
-    static size_t scratch_bytes(const ConvShape&) { return 0; }
+    static size_t scratch_bytes(const ConvShape& s) { return words(s) * sizeof(uint32_t); }
 
     static void prepare_row(const ConvShape& s, const uint8_t* input, size_t row, uint8_t* stream,
                             uint16_t* counts, uint8_t*) {
-        uint8_t* out = stream + row * s.padded_width() * s.unit;
-        pad_row(s, input, row, out);
-        count_ones(s, out, counts + row * s.padded_width());
+        pad_row(s, input, row, stream + row * s.padded_width() * s.unit);
+        count_ones(s, input, row, counts + row * s.padded_width());
     }
 
     static size_t items(const ConvShape& s) { return groups(s) * tiles_of(s.pixels(), kTile); }
@@ -53,73 +52,68 @@ struct PopcountConv {
     };
 
     template <size_t kPixels, size_t kBlocksHere>
-    static inline void count(const ConvShape& s, const Window* windows, const uint8_t* weights,
-                             const Epilogue& e, size_t pixel, size_t first, size_t channels) {
+    static inline void count(const uint32_t* offsets, size_t words, const Window* windows,
+                             const uint8_t* weights, const Epilogue& e, size_t pixel, size_t first,
+                             size_t channels) {
         __m512i sum[kPixels][kBlocksHere];
         for (size_t p = 0; p < kPixels; ++p)
             for (size_t b = 0; b < kBlocksHere; ++b) sum[p][b] = _mm512_set1_epi32(-(windows[p].ones >> 1));
-        const size_t segment = s.segment(), row = s.padded_width() * s.unit;
-        for (size_t ky = 0; ky < s.kh; ++ky) {
-            const size_t from = ky * row;
-            for (size_t k = 0; k < segment; k += 4, weights += 64 * kBlocksHere) {
-                __m512i a[kPixels];
-                for (size_t p = 0; p < kPixels; ++p) {
-                    int32_t word;
-                    std::memcpy(&word, windows[p].start + from + k, 4);
-                    a[p] = _mm512_set1_epi32(word);
-                }
-                for (size_t b = 0; b < kBlocksHere; ++b) {
-                    const __m512i w = _mm512_load_si512(weights + 64 * b);
-                    for (size_t p = 0; p < kPixels; ++p)
-                        sum[p][b] =
-                            _mm512_add_epi32(sum[p][b], _mm512_popcnt_epi32(_mm512_and_si512(a[p], w)));
-                }
+        for (size_t k = 0; k < words; ++k, weights += 64 * kBlocksHere) {
+            __m512i a[kPixels];
+            for (size_t p = 0; p < kPixels; ++p) {
+                int32_t word;
+                std::memcpy(&word, windows[p].start + offsets[k], 4);
+                a[p] = _mm512_set1_epi32(word);
+            }
+            for (size_t b = 0; b < kBlocksHere; ++b) {
+                const __m512i w = _mm512_load_si512(weights + 64 * b);
+                for (size_t p = 0; p < kPixels; ++p)
+                    sum[p][b] = _mm512_add_epi32(sum[p][b], _mm512_popcnt_epi32(_mm512_and_si512(a[p], w)));
             }
         }
-        alignas(64) int32_t halves[kGroup];
-        for (size_t p = 0; p < kPixels; ++p) {
-            for (size_t b = 0; b < kBlocksHere; ++b) _mm512_store_si512(halves + 16 * b, sum[p][b]);
-            finish_halves(e, halves, windows[p].ones & 1, pixel + p, first, channels);
-        }
+        for (size_t p = 0; p < kPixels; ++p)
+            finish_halves<kBlocksHere>(e, sum[p], windows[p].ones & 1, pixel + p, first, channels);
     }
 
     template <size_t kPixels, size_t kBlocksHere>
-    static void count_all(const ConvShape& s, const Window* windows, size_t pixels, const uint8_t* weights,
-                          const Epilogue& e, size_t pixel, size_t first, size_t channels) {
+    static void count_all(const uint32_t* offsets, size_t words, const Window* windows, size_t pixels,
+                          const uint8_t* weights, const Epilogue& e, size_t pixel, size_t first,
+                          size_t channels) {
         size_t p = 0;
         for (; p + kPixels <= pixels; p += kPixels)
-            count<kPixels, kBlocksHere>(s, windows + p, weights, e, pixel + p, first, channels);
-        for (; p < pixels; ++p) count<1, kBlocksHere>(s, windows + p, weights, e, pixel + p, first, channels);
+            count<kPixels, kBlocksHere>(offsets, words, windows + p, weights, e, pixel + p, first, channels);
+        for (; p < pixels; ++p)
+            count<1, kBlocksHere>(offsets, words, windows + p, weights, e, pixel + p, first, channels);
     }
 
     static void item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts,
-                     const uint8_t* weights, const Epilogue& e, size_t number, uint8_t*) {
+                     const uint8_t* weights, const Epilogue& e, size_t number, uint8_t* scratch) {
         const size_t tiles = tiles_of(s.pixels(), kTile), tile = tile_of(s.pixels(), kTile);
         const size_t pixel = std::min(number % tiles * tile, s.pixels());
         const size_t pixels = std::min(tile, s.pixels() - pixel);
         const size_t first = number / tiles * kGroup, channels = std::min(s.channels - first, kGroup);
         Window windows[kTile];
-        size_t line = pixel / s.out_width, x = pixel % s.out_width;
-        for (size_t p = 0; p < pixels; ++p) {
-            const size_t row = line / s.out_height * s.padded_height() + line % s.out_height * s.sh;
-            for (; p < pixels && x < s.out_width; ++p, ++x)
-                windows[p] = {stream + (row * s.padded_width() + x * s.sw) * s.unit,
-                              ones_under(s, counts, row, x * s.sw)};
-            --p, ++line, x = 0;
-        }
+        Place place(s, pixel);
+        for (size_t p = 0; p < pixels; ++p, place.next())
+            windows[p] = {stream + (place.row() * s.padded_width() + place.column()) * s.unit,
+                          ones_under(s, counts, place.row(), place.column())};
+        uint32_t* offsets = reinterpret_cast<uint32_t*>(scratch);  // of each word of a window from its start
+        for (size_t ky = 0, i = 0; ky < s.kh; ++ky)
+            for (size_t k = 0; k < s.segment(); k += 4)
+                offsets[i++] = uint32_t(ky * s.padded_width() * s.unit + k);
         const uint8_t* here = weights + first * words(s) * 4;
         switch ((channels + 15) / 16) {
             case 4:
-                count_all<2, 4>(s, windows, pixels, here, e, pixel, first, channels);
+                count_all<2, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
                 break;
             case 3:
-                count_all<2, 3>(s, windows, pixels, here, e, pixel, first, channels);
+                count_all<2, 3>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
                 break;
             case 2:
-                count_all<4, 2>(s, windows, pixels, here, e, pixel, first, channels);
+                count_all<4, 2>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
                 break;
             default:
-                count_all<8, 1>(s, windows, pixels, here, e, pixel, first, channels);
+                count_all<8, 1>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
         }
     }
 };

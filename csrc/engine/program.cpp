@@ -282,7 +282,7 @@ class OpReader {
             for (uint64_t c = 0; c < channels; ++c)  // an arithmetic shift rounds down
                 op.half_threshold[odd].push_back(
                     int32_t((int64_t(static_cast<const int32_t*>(op.threshold)[c]) + odd + 1) >> 1));
-            op.half_threshold[odd].resize(channels + kGuard / sizeof(int32_t));
+            op.half_threshold[odd].resize(channels + 64);  // a kernel may compare 64 at once
         }
         if (inputs > 32767) return;  // 2 · count − popcount would leave 16 bits: the 32-bit comparison serves
         for (uint64_t c = 0; c < channels; ++c) {
