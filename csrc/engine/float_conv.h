@@ -79,7 +79,10 @@ void float_item(const ConvShape& s, const float* padded, const float* weights, c
         for (size_t c = 0; c < channels;) {
             const size_t left = channels - c, width = std::min<size_t>(left, 16);
             const float* w = weights + (first + c) * inputs;
-            if (kBlocks > 1 && left >= 16 * kBlocks) {
+            if (count == 1 && left >= 64) {  // a dense layer of one image: as many sums as one pixel has
+                multiply<Policy, 1, 4>(rows, s, w, 16 * inputs, 16, sums + c);
+                c += 64;
+            } else if (kBlocks > 1 && left >= 16 * kBlocks) {
                 multiply_rows<Policy, kBlocks>(count, rows, s, w, 16 * inputs, 16, sums + c);
                 c += 16 * kBlocks;
             } else {
