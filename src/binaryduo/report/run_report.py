@@ -44,7 +44,7 @@ def build(paths: list[Path], costs: bool = True) -> str:
     page.table(head, rows, "Test accuracy; the paper's is for its full setting")
     page.text(
         "The paper's number is the best epoch of the best of its whole grid, on the test set. Last is the accuracy "
-        "behind the last epoch, chosen by nobody.",
+        "after the last epoch, chosen by nobody.",
         "note",
     )
     for number, run in enumerate(runs):
@@ -161,7 +161,7 @@ def _costs(page: Page, run: RunView) -> None:
     operations = [c.macs / 64 if c.binary else float(c.macs) for c in layers]
     page.figure(
         figures.cost_bars([c.name for c in layers], [float(c.param_bits) for c in layers], operations),
-        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations an image",
+        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations for one image",
         log=True,
     )
     rows = [
@@ -232,7 +232,7 @@ def _record(page: Page, run: RunView, key: str) -> None:
         names = list(dict.fromkeys(name for start in run.starts for name in start if name != "command"))
         head = ["what", *[f"start {number + 1}" for number in range(len(run.starts))]]
         rows = [[name, *[_plain(start.get(name)) for start in run.starts]] for name in names]
-        page.table(head, rows, "Where and with what it ran, one column a start")
+        page.table(head, rows, "Where and with what it ran, one column for each start")
 
 
 def _plain(value: object) -> object:

@@ -63,7 +63,7 @@ class RunView:
 
     @property
     def decoupled_before(self) -> float | None:
-        """Accuracy right behind decoupling, before fine-tuning."""
+        """Accuracy right after decoupling, before fine-tuning."""
         found = self.summary.get("decoupled_before")
         return float(found["top1"]) if isinstance(found, dict) and "top1" in found else None
 
