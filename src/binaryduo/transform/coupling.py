@@ -278,10 +278,11 @@ class _Widths:
         return [p for p in self.analysis.model.parameters() if p.dim() > 1 and id(p) not in known]
 
     def _pinned(self) -> list[str]:
+        layers = {str(node.target) for node in self.layers}
         return [
             f"{g.name!r} keeps its width because {g.fixed}"
             for g in self.analysis.groups()
-            if g.quantized and g.fixed
+            if g.quantized and g.fixed and g.name in layers
         ]
 
     def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int) -> None:
