@@ -19,7 +19,6 @@ Changes = dict[str, tuple[Any, Any]]
 # May differ at any time: no number of the run depends on them.
 FREE = frozenset(
     {
-        "name",
         "data.root",
         "data.workers",
         "loop.checkpoint_minutes",
@@ -33,6 +32,7 @@ CHANGEABLE = frozenset(
     {f"{stage}.{key}" for stage in ("train", "finetune") for key in Stage.__annotations__}
     - {"train.minutes", "finetune.minutes", "train.optimizer"}
     | {
+        "name",
         "data.pad",
         "data.flip",
         "loop.test_batch",
