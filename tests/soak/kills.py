@@ -49,10 +49,11 @@ def killing_at(number: int, after: bool) -> None:
             done += 1
             if done == number and not after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = call(*arguments, **options)
-            if done == number and after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return call(*arguments, **options)
+            finally:  # also where there was nothing to remove
+                if done == number and after:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return counted
 
