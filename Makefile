@@ -10,7 +10,7 @@ help:            ## show this list
 
 setup: $(STAMP)  ## create .venv and install everything, pinned by constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*)
+$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/*/*.[ch]* csrc/*/*/*.[ch]*)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing PyTorch and the rest (a few minutes the first time) ..."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt scikit-build-core nanobind cmake ninja torch==2.13.0

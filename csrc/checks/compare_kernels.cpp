@@ -1,6 +1,6 @@
 // Compares an instruction set with the scalar reference on random layers, bit by bit. Built and run by
 // tests/engine/test_instruction_sets.py for sets that this CPU lacks: AVX-512 through SIMDe, NEON in qemu.
-//     compare_kernels avx2|avx512|neon
+//     compare_kernels avx2|avx512|avx512vbmi|neon [cases]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../kernels.h"
+#include "../engine/kernels.h"
 
 using namespace binaryduo;
 
@@ -18,7 +18,7 @@ namespace {
 std::mt19937 rng(7);
 size_t pick(size_t low, size_t high) { return low + rng() % (high - low + 1); }
 
-// Memory that starts at 64 bytes and has room behind it, as the executor's has.
+// Memory that starts at 64 bytes and has room after it, as the executor's has.
 template <typename T>
 struct Memory {
     std::vector<T> values;
@@ -50,18 +50,23 @@ struct Case {
     size_t copies;
 };
 
+// Channels around the borders of bytes, words, groups of six and blocks.
+const size_t kWidths[] = {1, 3, 31, 32, 33, 63, 64, 65, 90, 128, 180, 192, 250, 256, 257, 360, 513};
+
 Case random_case() {
     Case c{};
     ConvShape& s = c.s;
     c.binary = rng() % 4 != 0;
     s.images = pick(1, 2);
     s.kh = pick(1, 5), s.kw = pick(1, 5), s.sh = pick(1, 2), s.sw = pick(1, 2);
+    if (rng() % 2) s.kh = s.kw = rng() % 2 ? 3 : 1;  // what networks have
     s.ph = pick(0, s.kh - 1), s.pw = pick(0, s.kw - 1);
     s.height = pick(s.kh, s.kh + 9), s.width = pick(s.kw, s.kw + 9);
-    s.unit = c.binary ? pick(1, 40) : pick(1, 20);
+    const size_t width = kWidths[rng() % (sizeof kWidths / sizeof *kWidths)];
+    s.unit = c.binary ? (rng() % 2 ? (width + 7) / 8 : pick(1, 40)) : pick(1, 20);
     s.out_height = (s.padded_height() - s.kh) / s.sh + 1;
     s.out_width = (s.padded_width() - s.kw) / s.sw + 1;
-    s.channels = pick(1, 150);
+    s.channels = rng() % 2 ? kWidths[rng() % (sizeof kWidths / sizeof *kWidths)] : pick(1, 150);
     c.integers = c.binary && rng() % 2;
     c.scaled = rng() % 2, c.added = rng() % 2, c.relu = rng() % 2;
     c.copies = pick(1, 3);
@@ -71,7 +76,7 @@ Case random_case() {
 struct Data {
     Memory<uint8_t> input, weights, flip;
     Memory<float> floats, float_weights, scale, bias, residual, threshold;
-    Memory<int32_t> threshold32;
+    Memory<int32_t> threshold32, half_threshold[2];
     Memory<int16_t> threshold16;
 
     explicit Data(const Case& c)
@@ -85,6 +90,7 @@ struct Data {
           residual(c.s.pixels() * c.copies * c.s.channels),
           threshold(c.copies * c.s.channels),
           threshold32(c.copies * c.s.channels),
+          half_threshold{Memory<int32_t>(c.copies * c.s.channels), Memory<int32_t>(c.copies * c.s.channels)},
           threshold16(c.copies * c.s.channels) {
         const ConvShape& s = c.s;
         const size_t all = c.copies * s.channels;
@@ -99,6 +105,8 @@ struct Data {
         fill(threshold, all);
         for (size_t i = 0; i < all; ++i)
             threshold16.data[i] = int16_t(threshold32.data[i] = int32_t(rng() % 61) - 30);
+        for (size_t i = 0; i < all; ++i)
+            for (int odd : {0, 1}) half_threshold[odd].data[i] = (threshold32.data[i] + odd + 1) >> 1;
     }
 };
 
@@ -110,6 +118,7 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
     e.channels = s.channels, e.copies = c.copies, e.flip = d.flip.data, e.out_bits = r.bits.data();
     if (c.integers) {
         e.threshold32 = d.threshold32.data, e.threshold16 = d.threshold16.data;
+        for (int odd : {0, 1}) e.half_threshold[odd] = d.half_threshold[odd].data;
     } else {
         e.threshold = d.threshold.data, e.out_float = r.floats.data(), e.relu = c.relu;
         if (c.scaled) e.scale = d.scale.data, e.bias = d.bias.data;
@@ -121,12 +130,14 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
             k.float_item(s, d.floats.data, d.float_weights.data, e, item, scratch.data);
         return r;
     }
-    Memory<uint8_t> stream(k.stream_bytes(s));
+    Memory<uint8_t> stream(k.stream_bytes(s)), weights(k.weight_bytes(s));
+    k.prepare_weights(s, d.weights.data, weights.data);
+    const uint8_t* prepared = k.weight_bytes(s) ? weights.data : d.weights.data;
     Memory<uint16_t> counts(s.images * s.padded_height() * s.padded_width());
     for (size_t i = 0; i < s.images * s.padded_height(); ++i)
         k.prepare_row(s, d.input.data, i, stream.data, counts.data, scratch.data);
     for (size_t item = 0; item < k.binary_items(s); ++item)
-        k.binary_item(s, stream.data, counts.data, d.weights.data, e, item, scratch.data);
+        k.binary_item(s, stream.data, counts.data, prepared, e, item, scratch.data);
     return r;
 }
 
@@ -134,9 +145,10 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
 
 int main(int argc, char** argv) {
     const std::string name = argc > 1 ? argv[1] : "";
-    const Kernels* kernels = name == "avx512" ? kernels_avx512()
-                             : name == "neon" ? kernels_neon()
-                                              : kernels_avx2();
+    const Kernels* kernels = name == "avx512vbmi" ? kernels_avx512vbmi()
+                             : name == "avx512"   ? kernels_avx512()
+                             : name == "neon"     ? kernels_neon()
+                                                  : kernels_avx2();
     if (!kernels || name != kernels->name) {
         std::printf("%s is not built in\n", name.c_str());
         return 2;

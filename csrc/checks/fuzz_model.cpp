@@ -1,23 +1,23 @@
 // A coverage-guided fuzz target for the native reader and executor, with the sanitizers:
 //     clang++ -g -O1 -std=c++17 -fsanitize=fuzzer,address,undefined … (see tests/engine/test_fuzzing.py)
 // The input is the three parts that Python hands over after the checksums: u16 tensors, u16 operations, then
-// the tables and the data. A plan that is accepted and small enough is also run.
+// the tables and the data. A program that is accepted and small enough is also run.
 #include <cstring>
 #include <stdexcept>
 #include <vector>
 
-#include "../model.h"
+#include "../engine/model.h"
 
 using namespace binaryduo;
 
 namespace {
 
 // Bounds the work of one input, not the correctness: sums that would take too long are not run.
-double products(const Plan& plan) {
+double products(const Program& program) {
     double total = 0;
-    for (const Op& op : plan.ops) {
-        const Tensor& in = plan.tensors[op.input];
-        const Tensor& out = plan.tensors[op.out_float >= 0 ? op.out_float : op.out_bits];
+    for (const Op& op : program.ops) {
+        const Tensor& in = program.tensors[op.input];
+        const Tensor& out = program.tensors[op.out_float >= 0 ? op.out_float : op.out_bits];
         total += double(out.pixels()) * out.channels * op.kh * op.kw * in.channels +
                  double(in.pixels()) * in.channels;
     }
@@ -37,10 +37,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     const std::vector<uint8_t> op_table(bytes + 4 + tensors, bytes + 4 + tensors + ops);
     const std::vector<uint8_t> data(bytes + 4 + tensors + ops, bytes + size);
     try {
-        Plan plan = read_plan(tensor_table.data(), tensors, op_table.data(), ops, data.data(), data.size());
-        if (plan.total_bytes > (1 << 22) || products(plan) > 1e8) return 0;
-        const Tensor in = plan.tensors[plan.input], out = plan.tensors[plan.output];
-        Model model(std::move(plan), 1);
+        Program program =
+            read_program(tensor_table.data(), tensors, op_table.data(), ops, data.data(), data.size());
+        if (program.total_bytes > (1 << 22) || products(program) > 1e8) return 0;
+        const Tensor in = program.tensors[program.input], out = program.tensors[program.output];
+        Model model(std::move(program), 1);
         if (model.workspace_bytes() > (size_t(1) << 28)) return 0;
         std::vector<float> images(3 * in.pixels() * in.channels, 0.5f),
             result(3 * out.pixels() * out.channels);

@@ -17,16 +17,8 @@ from tests.engine.test_format import PROGRAM
 from tests.engine.test_runtime import network
 
 CSRC = Path(__file__).parents[2] / "csrc"
-PARTS = [
-    "plan",
-    "model",
-    "threads",
-    "dispatch",
-    "kernels_scalar",
-    "kernels_avx2",
-    "kernels_avx512",
-    "kernels_neon",
-]
+PARTS = sorted(path for room in ("common", "engine") for path in (CSRC / room).glob("*.cpp"))
+PARTS = [path for path in PARTS if path.name != "bindings.cpp"]
 SECONDS = int(os.environ.get("BINARYDUO_FUZZ_SECONDS", "15"))
 
 
@@ -49,7 +41,7 @@ def fuzzer(tmp_path_factory):
     target = tmp_path_factory.mktemp("fuzz") / "fuzz_model"
     flags = ["-g", "-O1", "-std=c++17", "-Wno-psabi", "-mavx2", "-mfma", "-mpopcnt", "-mbmi2"]
     flags += ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all", "-pthread"]
-    sources = [CSRC / f"{part}.cpp" for part in PARTS] + [CSRC / "checks" / "fuzz_model.cpp"]
+    sources = [*PARTS, CSRC / "checks" / "fuzz_model.cpp"]
     built = subprocess.run(
         [clang, *flags, *sources, "-o", target], capture_output=True, text=True, timeout=280
     )

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 CSRC = Path(__file__).parents[2] / "csrc"
-SOURCES = [CSRC / f"kernels_{name}.cpp" for name in ("scalar", "avx2", "avx512", "neon")]
+SOURCES = [
+    CSRC / "engine" / f"kernels_{name}.cpp" for name in ("scalar", "avx2", "avx512", "avx512vbmi", "neon")
+]
 
 
 def build(compiler, target, *flags):
@@ -33,6 +35,7 @@ def test_avx2_and_avx512(tmp_path):
     program = build("g++", tmp_path / "compare", "-DBINARYDUO_SIMDE", "-mavx2", "-mfma", "-mpopcnt")
     agrees([program], "avx2")
     agrees([program], "avx512")
+    agrees([program], "avx512vbmi")
 
 
 def test_neon(tmp_path):

@@ -9,7 +9,7 @@ from binaryduo.engine.weight_layout import pack_bits
 from tests.engine.programs import Builder, load_program
 
 SETS = _native.available().split()
-WIDTHS = [1, 3, 8, 31, 32, 33, 63, 64, 65, 127, 128, 130]
+WIDTHS = [1, 3, 8, 31, 32, 33, 63, 64, 65, 90, 127, 128, 130, 180, 360]
 
 
 @pytest.fixture(params=SETS)
@@ -37,7 +37,7 @@ def check(builder, source, rtol=2e-5, threads=1):
 
 
 @pytest.mark.parametrize("outputs", WIDTHS)
-@pytest.mark.parametrize("inputs", [1, 8, 31, 33, 64, 130])
+@pytest.mark.parametrize("inputs", [1, 31, 33, 64, 90, 130])
 def test_binary_conv_widths(isa, inputs, outputs):
     b = Builder(inputs, 5, 7, seed=inputs * 1000 + outputs)
     x = b.conv(b.binarize(0), outputs, out="bits", integer=True)

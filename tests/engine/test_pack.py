@@ -266,7 +266,7 @@ def test_what_cannot_be_followed_is_refused(how, message, tmp_path):
     [
         (nn.Sequential(nn.Conv2d(3, 4, 1), QuantAct(3)), r"module '1' \(QuantAct\).*3 levels.*bd.decouple"),
         (nn.Sequential(nn.Conv2d(3, 6, 1), nn.GELU()), r"module '1' \(GELU\) cannot be packed"),
-        (nn.Sequential(BinaryConv2d(3, 6, 3, dilation=2)), "holes"),
+        (nn.Sequential(BinaryConv2d(3, 6, 3, dilation=2)), "dilated"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(3)), "not all of one size"),
         (nn.Sequential(nn.Conv2d(3, 8, (1, 3), padding=1)), r"'0' \(Conv2d\).*whole kernel"),
         (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),
@@ -293,16 +293,16 @@ def test_arguments(tmp_path):
 
 def test_a_wrong_program_is_not_written(tmp_path, monkeypatch):
     """If the folding were wrong, pack would notice."""
-    from binaryduo.packing import lowering
+    from binaryduo.packing import builder
 
-    right = lowering.fold_integers
+    right = builder.fold_integers
 
     def wrong(*args):
         folded = right(*args)
         folded.threshold = folded.threshold + 1
         return folded
 
-    monkeypatch.setattr(lowering, "fold_integers", wrong)
+    monkeypatch.setattr(builder, "fold_integers", wrong)
     model = small(BinaryConv2d(24, 20, 3), nn.BatchNorm2d(20), QuantAct(), nn.Conv2d(20, 4, 1))
     with pytest.raises(GraphError, match="does not agree"):
         bd.pack(model, torch.randn(1, 3, 8, 8), tmp_path / "net.duo")

@@ -10,7 +10,7 @@ from binaryduo.paper import coupling_pays as study
 from binaryduo.paper.artefacts import find as find_artefact
 from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
 from binaryduo.paper.paper_map import line_of, markdown
-from binaryduo.paper.results import dump
+from binaryduo.paper.results import dump, missing, read_best
 
 Row = dict[str, Any]
 NOISE = (-0.2, 0.2, 0.0, 0.1, -0.1)  # a deviation of 0.16 points
@@ -89,6 +89,9 @@ def test_a_budget_is_judged_when_all_its_seeds_are_there() -> None:
     assert [v.verdict for v in study.verdicts(rows)] == ["holds", "holds", "undecided"]
     assert all(v.setting.startswith("equal epochs, 10 each") for v in study.verdicts(rows))
     assert study.verdicts(rows[:-1]) == []
+    assert (
+        study.verdicts([{**row, "epochs": 2} for row in rows]) == []
+    )  # a smoke test is no budget of the study
 
 
 @pytest.mark.parametrize("count", [1, 4, 15, 20, 33])
@@ -157,3 +160,35 @@ def test_the_study_judges_figure_6(tmp_path: Path) -> None:
     )  # at ten epochs, which the paper does not claim
     assert "Coupling pays at 40 epochs" in line.ours
     assert "## Beyond the paper: When does coupling pay?" in markdown(tmp_path)
+
+
+def test_rows_of_thirds_are_found_again(tmp_path: Path) -> None:
+    """Numbers are kept to seven digits: a unit with a share of 1/3 is done when it is in the file, and counts once."""
+    planned = coupling_choices.units("hours")
+    kept = [{"unit": work, "seconds": 1.0, "rows": [{**work, "last": 80.0}]} for work in planned]
+    (tmp_path / "coupling_choices").mkdir()
+    (tmp_path / "coupling_choices" / "hours.json").write_text(dump({"units": [*kept, *kept]}))
+    found = read_best("coupling_choices", tmp_path)
+    assert found is not None
+    assert found.complete
+    assert len(found.rows) == len(planned)
+    assert missing("coupling_choices", "hours", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("ahead", "chosen"),
+    [(0.2, "anneals: two 80.00, one 80.20, so two;"), (0.4, "anneals: two 80.00, one 80.40, so one;")],
+)
+def test_the_choices_follow_their_rule(ahead: float, chosen: str) -> None:
+    """Another value is taken where it is more than 0.3 points ahead of the simple one; rates by the best."""
+    rows = [{**work, "last": 80.0} for work in coupling_choices.units("hours")]
+    for row in rows:
+        row["last"] += ahead * (row.get("anneals") == 1) + 0.1 * (
+            row["way"] == "scratch" and row["lr"] == 1e-2
+        )
+    said = coupling_choices.numbers(rows)
+    assert chosen in said
+    assert "share of the coupled stage: 1/2 80.00, 1/3 80.00, 2/3 80.00, so 1/2;" in said
+    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.0025 80.00, so 0.01;" in said
+    assert "to run" not in said
+    assert "anneals: not run" in coupling_choices.numbers([])

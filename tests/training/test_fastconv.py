@@ -1,25 +1,25 @@
 """Winograd convolutions against float64, on every path."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from binaryduo.engine import _native
 from binaryduo.nn import BinaryConv2d
 from binaryduo.training.fast import convolution, fast
 
 pytestmark = pytest.mark.skipif(not convolution.available(), reason="installed without the native part")
 
 
-@pytest.fixture(params=["portable", "fastest"])
-def kernels(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture(params=_native.available().split())
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kernels of each instruction set, or the next ones below where it has none of its own."""
     from binaryduo.training.fast import _winograd
 
-    _winograd.use(request.param == "fastest")
-    yield _winograd.kernels()
-    _winograd.use(True)
+    monkeypatch.setenv("BINARYDUO_ISA", request.param)
+    assert _winograd.kernels() == request.param or request.param not in ("avx2", "scalar")
+    return _winograd.kernels()
 
 
 def gradients(x: Tensor, w: Tensor, fast: bool) -> list[Tensor]:

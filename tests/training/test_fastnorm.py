@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import binaryduo as bd
+from binaryduo.engine import _native
 from binaryduo.nn import QuantAct
 from binaryduo.nn.copies import CopiedBatchNorm2d
 from binaryduo.training.fast import fast
@@ -17,11 +18,17 @@ from binaryduo.training.fast import norm as fastnorm
 pytestmark = pytest.mark.skipif(not fastnorm.available(), reason="installed without the native part")
 
 
-@pytest.fixture(params=[True, False], ids=["fastest", "portable"])
-def kernels(request):
-    fastnorm._norm.use(request.param)
-    yield
-    fastnorm._norm.use(True)
+@pytest.fixture(params=_native.available().split())
+def kernels(request, monkeypatch):
+    """The kernels of each instruction set, or the next ones below where it has none of its own."""
+    monkeypatch.setenv("BINARYDUO_ISA", request.param)
+    assert fastnorm._norm.kernels() == request.param or request.param not in ("avx2", "scalar")
+
+
+def test_unknown_instruction_set(monkeypatch):
+    monkeypatch.setenv("BINARYDUO_ISA", "mmx")
+    with pytest.raises(ValueError, match="this CPU runs one of"):
+        fastnorm._norm.kernels()
 
 
 def network(channels, copies, levels, seed):

@@ -141,6 +141,8 @@ def _show(name: str, verbs: tuple[str, ...], profile: str | None, results: Path)
         for verdict in runner.collect(name, profile, results):
             where = f" [{verdict.setting}]" if verdict.setting else ""
             typer.echo(f"{verdict.verdict.upper()}: {verdict.claim}{where}: {verdict.evidence}")
+        if (said := runner.summary(name, profile, results)) is not None:
+            typer.echo(said)
     if "plot" in verbs:
         for path in runner.plot(name, profile, results):
             typer.echo(f"picture: {path}")

@@ -139,15 +139,15 @@ class PackedModel:
 
     def describe(self) -> list[Layer]:
         """What the model consists of, layer by layer."""
-        return [self._layer(op) for op in self.program.ops]
+        return [self._layer(number, op) for number, op in enumerate(self.program.ops)]
 
-    def _layer(self, op: Op) -> Layer:
+    def _layer(self, number: int, op: Op) -> Layer:
         target = self.program.tensors[max(op.out_float, op.out_bits)]
         outputs = [self.program.tensors[i] for i in (op.out_float, op.out_bits) if i >= 0]
         form = " + ".join("bits" if t.kind == Storage.BITS else "float" for t in outputs)
         weights, kernel = "", ""
         if op.code == Code.BINARY_CONV:
-            weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel}"
+            weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel(number)}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
             kernel = f"{self.isa} 6×16"

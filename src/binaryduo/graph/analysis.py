@@ -1,7 +1,7 @@
-"""What a model does with its channels: one torch.fx analysis under couple, decouple, cost and pack.
+"""What a model does with its channels: one analysis under couple, decouple, cost, profile and pack.
 
-`analyse(model, example_input)` traces a copy of the model and says of every tensor
-- which kind of operation made it (`Kind`),
+`analyse(model, example_input)` traces a copy of the model, brings its graph into canonical form and says of each tensor
+- which operation made it, with which arguments (`Call`), and what that means for channels (`Kind`),
 - which channel groups its channels belong to: a group is a set of channels that must be as many as each
   other wherever they appear (a convolution's output, its BN, the stream it is added to, …),
 - and which activation's levels it carries unchanged (`Segment.levels`), so that its channels can be split
@@ -20,21 +20,13 @@ from torch.nn.utils import parametrize
 
 from binaryduo import nn as bnn
 from binaryduo.errors import GraphError
-from binaryduo.graph.operations import Kind, channel_dim_after, is_average, node_kind, regrouped
+from binaryduo.graph.canonical import canonicalise
+from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.operations import Call, Kind
+from binaryduo.graph.reshapes import channel_dim_after_pool, channels_after_reshape
 from binaryduo.graph.size_reads import consumers, size_readers
-from binaryduo.graph.tracing import as_inputs, copied, functionalise, run_shapes, trace
-
-__all__ = [
-    "Analysis",
-    "Group",
-    "Info",
-    "Segment",
-    "analyse",
-    "as_inputs",
-    "refuse_shared",
-    "run_shapes",
-    "trace",
-]
+from binaryduo.graph.table import recognise
+from binaryduo.graph.tracing import as_inputs, copied, trace
 
 
 @dataclass(eq=False)
@@ -90,9 +82,10 @@ class Segment:
 
 @dataclass
 class Info:
-    """What is known of one node of the graph."""
+    """What is known of one node of the graph. `kind` is the call's, or weaker where its tensors do not fit it."""
 
     kind: Kind
+    call: Call
     shape: tuple[int, ...] = ()
     dim: int = 1  # which dimension the channels are in
     segments: tuple[Segment, ...] = ()
@@ -121,6 +114,11 @@ class Analysis:
     def tensor_inputs(self, node: fx.Node) -> list[fx.Node]:
         return [n for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
 
+    def binary(self, node: fx.Node) -> bool:
+        """Whether a tensor holds zeros and ones alone: what makes a one-bit layer that reads it binary."""
+        segments = self.info[node].segments
+        return bool(segments) and all(s.levels == 2 and s.exact for s in segments)
+
     def reads_channels(self, layer: fx.Node) -> bool:
         """Whether a layer sums over the dimension that its input's channels are in."""
         source = self.info[self.tensor_inputs(layer)[0]]
@@ -133,45 +131,44 @@ class Analysis:
 class _Flow:
     """Follows channel groups forward through the graph, joining those that must stay equal."""
 
-    def __init__(self, model: nn.Module, shapes: dict[fx.Node, Any], kinds: dict[fx.Node, Kind]) -> None:
-        self.model, self.shapes, self.kinds = model, shapes, kinds
+    def __init__(self, calls: dict[fx.Node, Call]) -> None:
+        self.calls = calls
         self.info: dict[fx.Node, Info] = {}
 
     def visit(self, node: fx.Node) -> None:
-        kind, shape = self.kinds[node], self.shapes.get(node)
+        call = self.calls[node]
+        kind = call.kind
         if kind is Kind.SCALAR:
-            self.info[node] = Info(kind)
+            self.info[node] = Info(kind, call)
             return
         sources = [self.info[n] for n in node.all_input_nodes if self.info[n].kind is not Kind.SCALAR]
         if kind is Kind.OUTPUT:
             for source in sources:
                 self.fix(source, "they are the model's output")
-            self.info[node] = Info(kind, (), 1, sources[0].segments if len(sources) == 1 else ())
+            self.info[node] = Info(kind, call, (), 1, sources[0].segments if len(sources) == 1 else ())
             return
-        assert shape is not None
+        self.info[node] = Info(kind, call, call.shape)
         if kind is Kind.LAYER:
-            segments, dim = self.layer(node, sources[0], shape)
-        elif kind in (Kind.NORM, Kind.QUANT, Kind.POOL, Kind.WEIGHTED, Kind.ELEMENTWISE):
-            segments, dim = self.keep(node, kind, sources[0], shape)
+            segments, dim = self.layer(call, sources[0])
+        elif kind in (Kind.NORM, Kind.QUANT, Kind.ELEMENTWISE):
+            segments, dim = self.keep(call, kind, sources[0])
+        elif kind in (Kind.POOL, Kind.WEIGHTED):
+            segments, dim = self.pool(call, sources[0])
         elif kind is Kind.RESHAPE:
-            segments, dim = self.reshape(node, sources[0], shape)
+            segments, dim = self.reshape(call, sources[0])
         elif kind in (Kind.ADD, Kind.JOIN):
-            segments, dim = self.join(node, sources, shape)
+            segments, dim = self.join(call, sources)
         elif kind is Kind.CAT:
-            segments, dim = self.cat(node, sources)
-        elif kind is Kind.PAD and sources[0].dim == 1:
-            segments, dim = (Segment(Group(shape[1], node.name)),), 1
-        elif kind is Kind.SELECT:
-            levels = {s.levels if s.exact else None for s in sources[0].segments}
-            group = Group(shape[1], node.name, fixed=f"{node.target!r} picks them one by one")
-            segments, dim = (Segment(group, 1, levels.pop() if len(levels) == 1 else None),), 1
+            segments, dim = self.cat(call, sources)
+        elif kind in (Kind.PAD, Kind.SELECT) and sources[0].dim == 1:
+            segments, dim = self.choose(call, kind, sources[0])
         elif kind is Kind.INPUT:
-            segments, dim = self.fresh(shape, node, "they are the model's input")
+            segments, dim = self.fresh(call, "they are the model's input")
         else:
             segments, dim = self.other(
-                node, sources, shape, f"operation {node.name!r} is not one that binaryduo can follow"
+                call, sources, f"operation {node.name!r} is not one that binaryduo can follow"
             )
-        self.info[node] = Info(self.kinds[node], shape, dim, segments)
+        self.info[node].segments, self.info[node].dim = segments, dim
 
     def fix(self, source: Info, why: str) -> None:
         for leaf in _leaves(source.segments):
@@ -184,100 +181,132 @@ class _Flow:
             if node in scalars or len(info.shape) < 2:
                 continue
             for reader in size_readers(node, scalars, info.dim, len(info.shape)):
-                if any(self.kinds[end] is Kind.OTHER for end in consumers(reader, scalars)):
+                if any(self.info[end].kind is Kind.OTHER for end in consumers(reader, scalars)):
                     self.fix(info, f"forward() computes with their number, {reader.name!r}")
 
-    def other(
-        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...], why: str
-    ) -> tuple[tuple[Segment, ...], int]:
+    def other(self, call: Call, sources: list[Info], why: str) -> tuple[tuple[Segment, ...], int]:
         """An operation that is not followed: what goes in keeps its width, and so does what comes out."""
-        self.kinds[node] = Kind.OTHER
+        self.info[call.node].kind = Kind.OTHER
         for source in sources:
             self.fix(source, why)
-        return self.fresh(shape, node, f"they come out of {node.name!r}")
+        return self.fresh(call, f"they come out of {call.node.name!r}")
 
     @staticmethod
-    def fresh(shape: tuple[int, ...], node: fx.Node, why: str) -> tuple[tuple[Segment, ...], int]:
+    def fresh(call: Call, why: str) -> tuple[tuple[Segment, ...], int]:
         """New channels of a fixed number: in dimension 1, or 0 of a tensor that has no other."""
+        shape = call.shape
         dim = min(1, max(0, len(shape) - 1))
-        return (Segment(Group(shape[dim] if shape else 1, node.name, fixed=why)),), dim
+        return (Segment(Group(shape[dim] if shape else 1, call.node.name, fixed=why)),), dim
 
-    def layer(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
-        module = self.model.get_submodule(str(node.target))
-        dim = _layer_dim(module, shape)
+    def layer(self, call: Call, source: Info) -> tuple[tuple[Segment, ...], int]:
+        module, name = call.module, str(call.node.target)
+        assert module is not None
+        dim = _layer_dim(module, call.shape)
         if source.dim != dim:
-            self.fix(source, f"layer {node.target!r} works on another dimension")
+            self.fix(source, f"layer {name!r} works on another dimension")
         groups = getattr(module, "groups", 1)
-        group = Group(shape[dim], str(node.target), divisor=groups)
+        group = Group(call.shape[dim], name, divisor=groups)
         if groups > 1:
             leaves = _leaves(source.segments)
             if len(leaves) != 1 or source.segments[0].scale != 1 or source.dim != dim:
-                self.fix(source, f"the grouped convolution {node.target!r} needs them as they are")
-                group.fixed = f"{node.target!r} is a grouped convolution"
+                self.fix(source, f"the grouped convolution {name!r} needs them as they are")
+                group.fixed = f"{name!r} is a grouped convolution"
             elif groups == module.in_channels == module.out_channels:
                 group = leaves[0]  # depthwise: as many out as in
             else:
                 leaves[0].divisor = math.lcm(leaves[0].divisor, groups)
         return (Segment(group),), dim
 
-    def keep(
-        self, node: fx.Node, kind: Kind, source: Info, shape: tuple[int, ...]
-    ) -> tuple[tuple[Segment, ...], int]:
-        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    def keep(self, call: Call, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
+        """The same channels with other values."""
         if kind is Kind.QUANT:
-            assert isinstance(module, bnn.QuantAct)
+            assert isinstance(call.module, bnn.QuantAct)
             for leaf in _leaves(source.segments):
                 leaf.quantized = True
-            return tuple(Segment(s.group, s.scale, module.levels) for s in source.segments), source.dim
-        if kind in (Kind.POOL, Kind.WEIGHTED):
-            dim = channel_dim_after(node, module, source.dim, len(source.shape))
-            if dim is None:
-                return self.other(node, [source], shape, f"operation {node.name!r} mixes or moves channels")
-            blur = is_average(node, module)
-            return tuple(
-                Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments
-            ), dim
+            return tuple(Segment(s.group, s.scale, call.module.levels) for s in source.segments), source.dim
         if kind is Kind.NORM and source.dim != 1:
-            return self.other(node, [source], shape, f"{node.target!r} normalises another dimension")
+            return self.other(call, [source], f"{call.node.target!r} normalises another dimension")
         return tuple(Segment(s.group, s.scale) for s in source.segments), source.dim
 
-    def reshape(self, node: fx.Node, source: Info, shape: tuple[int, ...]) -> tuple[tuple[Segment, ...], int]:
-        module = self.model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        moved = regrouped(node, module, source.shape, shape, source.dim)
+    def pool(self, call: Call, source: Info) -> tuple[tuple[Segment, ...], int]:
+        """The same channels, of fewer or other pixels; an average makes values between the levels."""
+        dim = channel_dim_after_pool(call, source.dim)
+        if dim is None:
+            return self.other(call, [source], f"operation {call.node.name!r} mixes or moves channels")
+        blur = call.averages
+        segments = (Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments)
+        return tuple(segments), dim
+
+    def choose(self, call: Call, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
+        """Some channels, or zero channels beside them: levels stay, since zero is a level too."""
+        if kind is Kind.SELECT and (part := self.slice(call, source)) is not None:
+            return part, 1
+        found = {s.levels if s.exact else None for s in source.segments}
+        levels = found.pop() if len(found) == 1 else None
+        group = Group(call.shape[1], call.node.name)
+        if kind is Kind.SELECT:
+            self.fix(source, f"operation {call.node.name!r} picks channels one by one")
+            group.fixed = f"{call.node.name!r} picks them one by one"
+        return (Segment(group, 1, levels),), 1
+
+    @staticmethod
+    def slice(call: Call, source: Info) -> tuple[Segment, ...] | None:
+        """Neighbouring channels are groups of their own, so that each part can have a width of its own; None where
+        others are picked, or where a group cannot be divided."""
+        channels = selected_channels(call)
+        first, last = channels[0], channels[-1] + 1
+        if call.operation.name != "slice" or channels != list(range(first, last)):
+            return None
+        for edge in (first, last):
+            at = 0
+            for leaf, scale in [(leaf, s.scale) for s in source.segments for leaf in s.group.leaves()]:
+                if at < edge < at + leaf.size * scale:
+                    if scale != 1 or leaf.divisor != 1 or leaf.size < 2:
+                        return None
+                    leaf.become(*(Group(n, leaf.name) for n in (edge - at, at + leaf.size - edge)))
+                    break
+                at += leaf.size * scale
+        at, chosen = 0, []
+        for segment in source.segments:
+            for leaf in segment.group.leaves():
+                if first <= at < last:
+                    chosen.append(Segment(leaf, segment.scale, segment.levels, segment.exact))
+                at += leaf.size * segment.scale
+        return tuple(chosen)
+
+    def reshape(self, call: Call, source: Info) -> tuple[tuple[Segment, ...], int]:
+        moved = channels_after_reshape(call, source.dim)
         if moved is None:
             return self.other(
-                node, [source], shape, f"the reshape {node.name!r} moves channels to another dimension"
+                call, [source], f"the reshape {call.node.name!r} moves channels to another dimension"
             )
         dim, scale = moved
         return tuple(Segment(s.group, s.scale * scale, s.levels, s.exact) for s in source.segments), dim
 
-    def join(
-        self, node: fx.Node, sources: list[Info], shape: tuple[int, ...]
-    ) -> tuple[tuple[Segment, ...], int]:
+    def join(self, call: Call, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
+        shape, name = call.shape, call.node.name
         sources = [s for s in sources if math.prod(s.shape) != 1] or sources  # a single number fits any
         first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
         for source in sources:
             alike = len(source.shape) == len(shape) and source.dim == first.dim
             if not alike:
-                self.kinds[node] = Kind.JOIN
+                self.info[call.node].kind = Kind.JOIN
             if not alike or not _unite(first.segments, source.segments):
                 for each in sources:
                     self.fix(
-                        each, f"operation {node.name!r} joins tensors whose channels are laid out differently"
+                        each, f"operation {name!r} joins tensors whose channels are laid out differently"
                     )
                 size = shape[first.dim] if len(shape) > first.dim else 1
-                return (Segment(Group(size, node.name, fixed=f"they come out of {node.name!r}")),), first.dim
+                return (Segment(Group(size, name, fixed=f"they come out of {name!r}")),), first.dim
         return tuple(Segment(s.group, s.scale) for s in first.segments), first.dim
 
-    def cat(self, node: fx.Node, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
-        axis = node.kwargs.get("dim", node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else 0))
-        order: list[fx.Node] = list(node.args[0]) if node.args else list(node.kwargs["tensors"])  # type: ignore
-        parts = [self.info[n] for n in order]
+    def cat(self, call: Call, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
+        axis, parts = call["dim"], [self.info[n] for n in call.sources]
         ndim = len(parts[0].shape)
         if isinstance(axis, int) and all(p.dim == axis % ndim for p in parts):
             return tuple(s for p in parts for s in p.segments), axis % ndim
-        self.kinds[node] = Kind.JOIN
-        return self.join(node, sources, self.shapes[node])
+        self.info[call.node].kind = Kind.JOIN
+        return self.join(call, sources)
 
 
 def _layer_dim(layer: nn.Module, shape: tuple[int, ...]) -> int:
@@ -324,24 +353,27 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
     modes = {name: module.training for name, module in work.named_modules()}
     work.eval()
     graph = trace(work, len(inputs))
-    functionalise(graph, work)
-    shapes = run_shapes(work, graph, inputs)
+    shapes = canonicalise(graph, work, inputs)
     for name, module in work.named_modules():
-        module.training = modes[name]
-    kinds = {node: node_kind(node, work, shapes) for node in graph.nodes}
-    flow = _Flow(work, shapes, kinds)
+        module.training = modes.get(name, modes[""])
+    return analyse_graph(work, graph, shapes)
+
+
+def analyse_graph(model: nn.Module, graph: fx.Graph, shapes: dict[fx.Node, Any]) -> Analysis:
+    """The same for a graph that is canonical already, and for the model that it belongs to."""
+    flow = _Flow({node: recognise(node, model, shapes) for node in graph.nodes})
     for node in graph.nodes:
         flow.visit(node)
     flow.fix_counted()
     uses: dict[str, int] = {}
     names: dict[nn.Module, str] = {}
-    for name, module in work.named_modules():
+    for name, module in model.named_modules():
         names.setdefault(module, name)
     for node in graph.nodes:
         if node.op == "call_module":
-            target = names[work.get_submodule(str(node.target))]
+            target = names[model.get_submodule(str(node.target))]
             uses[target] = uses.get(target, 0) + 1
-    return Analysis(work, graph, flow.info, names, uses)
+    return Analysis(model, graph, flow.info, names, uses)
 
 
 def refuse_shared(analysis: Analysis) -> None:

@@ -1,12 +1,13 @@
 """Small edits of a model and its traced graph, for where a user's own forward() must change."""
 
-import types
 from typing import Any
 
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from binaryduo.graph.operations import VIEWS
+from binaryduo.graph.canonical import add_module
+from binaryduo.graph.operations import Call
+from binaryduo.graph.rewritten import rewritten_from, source_of, with_forward
 
 
 def replace_everywhere(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
@@ -38,54 +39,43 @@ def in_sequence(*modules: nn.Module, like: nn.Module) -> nn.Sequential:
 # --- numbers in the user's code ---------------------------------------------------------------------------
 
 
-def channel_size(view: fx.Node, dim: int) -> Any:
+def channel_size(call: Call, dim: int) -> Any:
     """What a view or reshape says of the dimension of the channels: the 2048 of x.view(-1, 2048), a node, or
     None where it says nothing."""
-    sizes, _ = _sizes(view)
+    sizes = (
+        list(call["shape"])
+        if call.operation.name == "view" and isinstance(call["shape"], tuple | list)
+        else []
+    )
     return sizes[dim] if dim < len(sizes) else None
 
 
-def set_channel_size(view: fx.Node, dim: int, size: int) -> None:
+def set_channel_size(call: Call, dim: int, size: int) -> None:
     """Write another number in its place."""
-    sizes, packed = _sizes(view)
+    sizes = list(call["shape"])
     sizes[dim] = size
-    view.args = (view.args[0], tuple(sizes)) if packed else (view.args[0], *sizes)
-
-
-def _sizes(view: fx.Node) -> tuple[list[Any], bool]:
-    """The sizes that a view or reshape names, and whether they are in one tuple."""
-    if view.op == "call_module" or view.target not in VIEWS or len(view.args) < 2:
-        return [], False
-    packed = isinstance(view.args[1], tuple | list)
-    return list(view.args[1] if packed else view.args[1:]), packed  # type: ignore[arg-type]
+    call.node.args, call.node.kwargs = (call.sources[0], tuple(sizes)), {}
 
 
 # --- a graph instead of forward() -------------------------------------------------------------------------
 
 
-def unused_name(model: nn.Module, stem: str) -> str:
-    """A name that the model has not given away yet.
-
-    >>> unused_name(nn.Sequential(nn.ReLU()), "copies")
-    'copies_0'
-    """
-    number = 0
-    while hasattr(model, f"{stem}_{number}"):
-        number += 1
-    return f"{stem}_{number}"
-
-
 def restore_dropout(graph: fx.Graph, model: nn.Module) -> None:
     """A traced F.dropout has its `training` flag fixed: make it a module that follows the model's mode."""
-    kinds = {F.dropout: nn.Dropout, F.dropout1d: nn.Dropout1d, F.dropout2d: nn.Dropout2d}
+    kinds: dict[Any, type[nn.Module]] = {
+        F.dropout: nn.Dropout,
+        F.dropout1d: nn.Dropout1d,
+        F.dropout2d: nn.Dropout2d,
+        F.alpha_dropout: nn.AlphaDropout,
+        F.feature_alpha_dropout: nn.FeatureAlphaDropout,
+    }
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in kinds:
             p = node.kwargs.get("p", node.args[1] if len(node.args) > 1 else 0.5)
             if node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True) is not False:
                 continue  # always on, whatever the mode
             source = node.args[0] if node.args else node.kwargs["input"]
-            name = unused_name(model, "dropout")
-            model.add_module(name, kinds[node.target](p).train(model.training))
+            name = add_module(model, "dropout", kinds[node.target](p).train(model.training))
             with graph.inserting_after(node):
                 new = graph.call_module(name, (source,))
             node.replace_all_uses_with(new)
@@ -99,13 +89,11 @@ def to_module(model: nn.Module, graph: fx.Graph) -> nn.Module:
         if node.op == "get_attr" and isinstance(vars(model).get(str(node.target)), Tensor):
             value = model.__dict__.pop(str(node.target))
             model.register_buffer(str(node.target), value, persistent=False)
-    traced = fx.GraphModule(model, graph, class_name=type(model).__name__)
     if isinstance(model, fx.GraphModule):
+        traced = fx.GraphModule(model, graph, class_name=type(model).__name__)
         modes = {name: module.training for name, module in model.named_modules()}
         for name, module in traced.named_modules():
             module.training = modes.get(name, model.training)
         return traced
-    kind = type(model)
-    body = {"forward": type(traced).forward, "__module__": kind.__module__, "__doc__": kind.__doc__}
-    model.__class__ = types.new_class(kind.__name__, (kind,), {}, lambda space: space.update(body))
+    model.__class__ = with_forward(rewritten_from(type(model)), *source_of(graph))
     return model

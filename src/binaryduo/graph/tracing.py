@@ -149,6 +149,7 @@ class _Recorder(fx.Interpreter):
         super().__init__(module, garbage_collect_values=True, graph=graph)
         self.extra_traceback = False
         self.shapes: dict[fx.Node, tuple[int, ...] | None] = {}
+        self.numbers: dict[fx.Node, Any] = {}  # sizes and the like
 
     def run_node(self, n: fx.Node) -> Any:
         try:
@@ -158,6 +159,8 @@ class _Recorder(fx.Interpreter):
             raise GraphError(f"the example input does not go through {where}: {error}") from error
         tensors = next(tensors_in(value), None) is not None
         self.shapes[n] = tuple(value.shape) if isinstance(value, Tensor) else () if tensors else None
+        if self.shapes[n] is None:
+            self.numbers[n] = value
         return value
 
 
@@ -174,13 +177,15 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(item)
 
 
-def run_shapes(module: nn.Module, graph: fx.Graph, inputs: tuple[Tensor, ...]) -> dict[fx.Node, Any]:
-    """The shape of every tensor when the model is run on the inputs; () for a tuple of tensors, None for
-    what is no tensor at all."""
+def run_shapes(
+    module: nn.Module, graph: fx.Graph, inputs: tuple[Tensor, ...]
+) -> tuple[dict[fx.Node, Any], dict[fx.Node, Any]]:
+    """The shape of every tensor when the model is run on the inputs (() for a tuple of tensors, None for what is no
+    tensor at all), and the values of what is no tensor, such as sizes."""
     recorder = _Recorder(module, graph)
     with torch.no_grad():
         recorder.run(*inputs)
-    return recorder.shapes
+    return recorder.shapes, recorder.numbers
 
 
 def functionalise(graph: fx.Graph, model: nn.Module) -> None:
@@ -196,16 +201,16 @@ def functionalise(graph: fx.Graph, model: nn.Module) -> None:
 
 
 def out_of_place(graph: fx.Graph, model: nn.Module) -> None:
-    """Make operations in place plain ones, behind `functionalise`, whose graph no longer needs them; also in the
-    model: its modules are told not to work in place.
+    """Make functions and methods that work in place plain ones; a graph that was functionalised needs no others.
 
-    >>> model = nn.Sequential(nn.ReLU(inplace=True))
-    >>> out_of_place(trace(model), model)
-    >>> model[0].inplace
-    False
+    >>> graph = fx.Graph()
+    >>> node = graph.call_method("relu_", (graph.placeholder("x"),))
+    >>> out_of_place(graph, nn.Module())
+    >>> node.target
+    'relu'
     """
     for node in graph.nodes:
-        if not _in_place(node, model):
+        if node.op == "call_module" or not _in_place(node, model):
             continue
         if node.op == "call_method":
             node.target = str(node.target).removesuffix("_")
@@ -213,6 +218,16 @@ def out_of_place(graph: fx.Graph, model: nn.Module) -> None:
             node.target = getattr(operator, node.target.__name__.removeprefix("i"))
         elif "inplace" in node.kwargs:
             node.kwargs = {**node.kwargs, "inplace": False}
+
+
+def modules_out_of_place(model: nn.Module) -> None:
+    """Tell the model's modules not to work in place, so that the value of every node can be kept.
+
+    >>> model = nn.Sequential(nn.ReLU(inplace=True))
+    >>> modules_out_of_place(model)
+    >>> model[0].inplace
+    False
+    """
     for module in model.modules():
         if getattr(module, "inplace", False) is True:
             module.inplace = False  # type: ignore[assignment]

@@ -39,8 +39,8 @@ class SuffixEvaluator:
 
     method = "suffix"
 
-    def __init__(self, net: nn.Module, names: Sequence[str]) -> None:
-        self.suffix = Suffix(net)
+    def __init__(self, net: nn.Module, names: Sequence[str], example: Tensor) -> None:
+        self.suffix = Suffix(copy.deepcopy(net), example)
         for name in names:
             uses = len(self.suffix.uses(name))
             if uses != 1:
@@ -132,7 +132,7 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
         clean = wide(few.clone())
         random = torch.Generator().manual_seed(0)
         view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
-        ways: list[Evaluator] = [SuffixEvaluator(wide, names), WholeEvaluator(wide)]
+        ways: list[Evaluator] = [SuffixEvaluator(wide, names, few), WholeEvaluator(wide)]
         for name in names:
             weight = effective_weight(wide.get_submodule(name))
             at = draw_coordinates(weight, 5, random)

@@ -10,7 +10,6 @@ The network is traced once with torch.fx. Its unchanged values are kept for a ba
    dropped again at every activation that swallows the change.
 """
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,25 +17,16 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from binaryduo.graph.tracing import defaults
+from binaryduo.graph.analysis import analyse_graph
+from binaryduo.graph.canonical import canonicalise
+from binaryduo.graph.operations import Kind
+from binaryduo.graph.tracing import modules_out_of_place, trace
 from binaryduo.mismatch.perturbation import Coordinate, can_spread, is_weighted, shift, spread
-from binaryduo.nn import QuantAct
 
-# Modules that treat every channel by itself; pooling counts where there is something to pool over.
-_ELEMENTWISE = (QuantAct, nn.ReLU, nn.Hardtanh, nn.Identity, nn.modules.dropout._DropoutNd)
-_NORMALISING = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_POOLING = (nn.modules.pooling._MaxPoolNd, nn.modules.pooling._AvgPoolNd)
-# An operator that overwrites its argument would destroy the kept values: use its ordinary form.
-_OUT_OF_PLACE = {operator.iadd: operator.add, operator.isub: operator.sub, operator.imul: operator.mul}
+# What treats every channel by itself; pooling counts where there is something to pool over.
+_CHANNELWISE = (Kind.QUANT, Kind.NORM, Kind.ELEMENTWISE)
+_POOLING = (Kind.POOL, Kind.WEIGHTED)
 _ROW_BYTES = 1 << 26  # values of one node that are computed together
-
-
-class _LeafTracer(fx.Tracer):
-    """Keeps every module without children whole, so that layers and activations are single nodes."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        childless = next(m.children(), None) is None
-        return childless or (m.__module__.startswith("torch.nn") and not isinstance(m, nn.Sequential))
 
 
 @dataclass
@@ -49,11 +39,18 @@ class Rows:
 
 
 class Suffix:
-    """A traced model in evaluation mode that answers: what if this layer's output were a little different?"""
+    """A model in evaluation mode that answers: what if this layer's output were a little different?
 
-    def __init__(self, model: nn.Module) -> None:
+    The model is the caller's copy: its graph is made canonical, and its modules work out of place from now on, so that
+    what is kept stays as it is. `example` are a few inputs.
+    """
+
+    def __init__(self, model: nn.Module, example: Tensor) -> None:
         self.model = model
-        self.graph = _LeafTracer().trace(model, defaults(model, 1))
+        self.graph = trace(model)
+        shapes = canonicalise(self.graph, model, (example.clone(),))
+        modules_out_of_place(model)
+        self.info = analyse_graph(model, self.graph, shapes).info
         self.nodes = list(self.graph.nodes)
         self.position = {node: i for i, node in enumerate(self.nodes)}
         self.modules = dict(model.named_modules())
@@ -88,23 +85,16 @@ class Suffix:
         args: Any = fx.node.map_arg(node.args, value)
         kwargs: Any = fx.node.map_arg(node.kwargs, value)
         if node.op == "call_module":
-            module = self.modules[str(node.target)]
-            if getattr(module, "inplace", False) is True:  # what is kept must stay as it is
-                args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
-            return module(*args, **kwargs)
+            return self.modules[str(node.target)](*args, **kwargs)
         if node.op == "get_attr":
             target: Any = self.model
             for part in str(node.target).split("."):
                 target = getattr(target, part)
             return target
         if node.op == "call_method":
-            name = str(node.target)
-            subject = args[0].clone() if name.endswith("_") and not name.endswith("__") else args[0]
-            return getattr(subject, name)(*args[1:], **kwargs)
+            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         assert callable(node.target)
-        if "inplace" in kwargs:
-            kwargs = {**kwargs, "inplace": False}
-        return _OUT_OF_PLACE.get(node.target, node.target)(*args, **kwargs)
+        return node.target(*args, **kwargs)
 
     # --- a layer and its perturbations ----------------------------------------------------------------
 
@@ -192,7 +182,7 @@ class Suffix:
                 pending[n] -= 1
                 if pending[n] == 0:
                     del values[n]
-            if len(values) == 1 and isinstance(self.modules.get(str(node.target)), QuantAct):
+            if len(values) == 1 and self.info[node].kind is Kind.QUANT:
                 moved = values[node] != clean[node][image]
                 differs = moved.flatten(1).any(1) if moved.dim() > 1 else moved
                 if not bool(differs.all()):
@@ -209,10 +199,14 @@ class Suffix:
 
     def _channelwise_end(self, node: fx.Node, pooling: bool) -> fx.Node:
         """The last of the channel-wise modules that follow the layer in a chain."""
-        kinds = _ELEMENTWISE + _NORMALISING + (_POOLING if pooling else ())
+        kinds = _CHANNELWISE + (_POOLING if pooling else ())
         while len(node.users) == 1:
             (user,) = node.users
-            if user.op != "call_module" or not isinstance(self.modules[str(user.target)], kinds):
+            if (
+                self.info[user].kind not in kinds
+                or self.info[user].dim != 1
+                or len(user.all_input_nodes) != 1
+            ):
                 break
             node = user
         return node

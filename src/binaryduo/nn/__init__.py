@@ -4,7 +4,7 @@ Paper: Equation 1 (activation), Appendix D (weights). The modules that `decouple
 """
 
 from binaryduo.nn.activation import QuantAct, quantize
-from binaryduo.nn.initialisation import draw_weights, initialise
+from binaryduo.nn.initialisation import draw_weights, initialise, redraw
 from binaryduo.nn.one_bit import (
     BinaryConv2d,
     BinaryLinear,
@@ -23,4 +23,5 @@ __all__ = [
     "initialise",
     "is_binary_weight",
     "quantize",
+    "redraw",
 ]

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from binaryduo.engine.program import Storage
 from binaryduo.engine.runtime import PackedModel
-from binaryduo.graph.analysis import trace
-from binaryduo.graph.tracing import copied
+from binaryduo.graph.tracing import copied, trace
 from binaryduo.packing.verify import FLOAT32_ROUNDING, Recorder
 
 

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
-from binaryduo.graph.analysis import as_inputs
-from binaryduo.graph.tracing import copied
+from binaryduo.graph.tracing import as_inputs, copied
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.ste import thresholds
 

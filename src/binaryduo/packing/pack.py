@@ -12,10 +12,12 @@ from binaryduo._common.files import write_synced
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import Program
 from binaryduo.errors import ArgumentError, GraphError, PackedFormatError
-from binaryduo.graph.tracing import as_inputs, copied, functionalise, out_of_place, run_shapes, trace
+from binaryduo.graph.analysis import analyse_graph
+from binaryduo.graph.canonical import canonicalise
+from binaryduo.graph.tracing import as_inputs, copied, modules_out_of_place, run_shapes, trace
 from binaryduo.packing import verify
-from binaryduo.packing.standard_forms import rewrite_forms
-from binaryduo.packing.visiting import lower
+from binaryduo.packing.engine_forms import engine_forms
+from binaryduo.packing.lowering import lower
 
 RANDOM_IMAGES = 1
 
@@ -92,13 +94,15 @@ def pack(
 
 def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, torch.fx.Graph]:
     graph = trace(work)
-    functionalise(graph, work)
-    out_of_place(graph, work)
-    rewrite_forms(graph, work, image)
-    shapes = run_shapes(work, graph, (image,))
-    program = lower(work, graph, shapes, half)
+    shapes = canonicalise(graph, work, (image,))
+    modules_out_of_place(work)  # now that whoever reads a changed tensor reads the change's result
+    engine_forms(graph, work, shapes)
+    analysis = analyse_graph(work, graph, run_shapes(work, graph, (image,))[0])
+    program = lower(analysis, half)
     program.meta["model"] = type(work).__name__
-    program.meta["output"] = "flat" if _rank(graph, shapes) == 2 else "image"
+    (output,) = (node.args[0] for node in graph.nodes if node.op == "output")
+    assert isinstance(output, torch.fx.Node)
+    program.meta["output"] = "flat" if len(analysis.info[output].shape) == 2 else "image"
     return program, graph
 
 
@@ -110,13 +114,6 @@ def _trace_native(content: bytes, image: np.ndarray[Any, Any]) -> list[np.ndarra
         return PackedModel(sections, threads=1).trace(image)
     except PackedFormatError as error:
         raise GraphError(f"the model cannot be packed: {error}") from error
-
-
-def _rank(graph: torch.fx.Graph, shapes: dict[torch.fx.Node, Any]) -> int:
-    """How many dimensions the output has."""
-    (output,) = (node.args[0] for node in graph.nodes if node.op == "output")
-    assert isinstance(output, torch.fx.Node)
-    return len(shapes[output])
 
 
 def _model_bytes(model: nn.Module) -> int:

@@ -21,7 +21,7 @@ from binaryduo.paper import trainings as t
 from binaryduo.paper.accuracies import EQUAL, ruling, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict, Workspace
 from binaryduo.paper.judging import paired
-from binaryduo.paper.pictures import scatter_on
+from binaryduo.paper.pictures import label_points, scatter_on
 
 Point = tuple[str, float, float, dict[int, float]]  # name, cosine, cumulative difference, accuracy by seed
 SOURCES = ("figure1a_precision", "figure2_accuracy", "figure3_cosine")
@@ -97,22 +97,15 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
     by_cosine, by_area = correlations(found)
     figure = Figure(figsize=(10.5, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    label = "test accuracy, last epoch (%)"
-    scatter_on(
-        left,
-        [(p[0], p[1], list(p[3].values())) for p in found],
-        "cosine (coarse gradient, CDG), total",
-        label,
-        f"cosine similarity: rank correlation {by_cosine:+.2f}",
-    )
-    scatter_on(
-        right,
-        [(p[0], p[2], list(p[3].values())) for p in found],
-        "cumulative difference (smaller should be better)",
-        "",
-        f"cumulative difference: rank correlation {by_area:+.2f}",
-    )
+    cosines = [(name, cosine, list(reached.values())) for name, cosine, _, reached in found]
+    areas = [(name, area, list(reached.values())) for name, _, area, reached in found]
+    title = f"cosine similarity: rank correlation {by_cosine:+.2f}"
+    scatter_on(left, cosines, "cosine (coarse gradient, CDG), total", "test accuracy, last epoch (%)", title)
+    title = f"cumulative difference: rank correlation {by_area:+.2f}"
+    scatter_on(right, areas, "cumulative difference (smaller should be better)", "", title)
     right.invert_xaxis()
+    label_points(left, cosines)
+    label_points(right, areas)
     return {"central_claim.png": figure}
 
 

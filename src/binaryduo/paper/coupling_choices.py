@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import ways as w
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
+from binaryduo.paper.results import key_of
 
 EPOCHS, LR, RATE = 10, 5e-3, 3e-3
 VALIDATION = 0.1
@@ -61,7 +62,47 @@ def name_of(row: Row) -> str:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
+    """None: these runs choose settings, with one seed, and judge no claim."""
     return []
+
+
+def numbers(rows: list[Row]) -> str:
+    """What each test chooses by the rule above, as far as it was run."""
+    usual = {"way": "duo", "lr": LR, "share": 0.5, "finetune_lr": RATE, "anneals": 2}
+    baseline = {"way": "baseline", "lr": LR, "start": None}
+    anneals = {"two": usual, "one": {**usual, "anneals": 1, "finetune_lr": LR}}
+    shares = {"1/2": usual, "1/3": {**usual, "share": 1 / 3}, "2/3": {**usual, "share": 2 / 3}}
+    biases = {"zero": baseline, "±1/4": {**baseline, "start": "shifted"}}
+    tuning = {f"{rate:g}": {**usual, "finetune_lr": rate} for rate in (RATE, 1e-2, 1e-3)}
+    parts = [
+        _choice(rows, "rate of fine-tuning", tuning, 0.0),
+        _choice(rows, "anneals", anneals),
+        _choice(rows, "share of the coupled stage", shares),
+        _choice(rows, "the baseline's biases", biases),
+    ]
+    for way, settings in (("baseline", baseline), ("scratch", {"way": "scratch"}), ("coupled", usual)):
+        rates = {f"{rate:g}": {**settings, "lr": rate} for rate in (LR, 2 * LR, LR / 2)}
+        parts.append(_choice(rows, f"rate of {way}", rates, 0.0))
+    return "; ".join(parts) + ". One seed, held-out images."
+
+
+def _choice(rows: list[Row], question: str, options: dict[str, Unit], margin: float = MARGIN) -> str:
+    """The first option is the simple one: another is taken where it is more than the margin ahead."""
+    planned = [name for name, wanted in options.items() if any(_is(unit, wanted) for unit in units("hours"))]
+    found = {name: row["last"] for name in planned for row in rows if _is(row, options[name])}
+    if not found:
+        return f"{question}: not run"
+    simple = next(iter(options))
+    best = max(found, key=lambda name: found[name])
+    taken = best if simple not in found or found[best] - found[simple] > margin else simple
+    shown = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    left = len(planned) - len(found)
+    return f"{question}: {shown}, so {taken}" + (f" so far ({left} to run)" if left else "")
+
+
+def _is(row: Row, wanted: Unit) -> bool:
+    """Whether a run has these settings; numbers are kept to seven digits."""
+    return key_of({key: row.get(key) for key in wanted}) == key_of(wanted)
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
@@ -90,5 +131,6 @@ EXPERIMENT = Experiment(
     verdicts,
     draw,
     profiles=STUDY,
+    numbers=numbers,
     estimate=w.estimate,
 )

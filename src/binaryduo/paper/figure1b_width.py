@@ -11,7 +11,7 @@ first convolution alone).
 from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
-from binaryduo.paper.accuracies import compare, numbers_of, select, setting
+from binaryduo.paper.accuracies import compare, numbers_of, select
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import lines
 
@@ -47,7 +47,10 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
         values = [[row["last"] for row in select(some, width=width)] for width in widths]
         if widths:
             series.append((t.LABELS[levels], widths, values))
-    return {"width.png": lines(series, "width", "test accuracy, last epoch (%)", setting(rows[0]))}
+    title = f"Does width make up for bits? {rows[0]['network']} on {rows[0]['data']}, {rows[0]['epochs']:g} epochs"
+    return {
+        "width.png": lines(series, "width, as a part of the paper's", "test accuracy, last epoch (%)", title)
+    }
 
 
 EXPERIMENT = Experiment(

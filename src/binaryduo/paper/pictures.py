@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from binaryduo.paper.experiment import Row
 
@@ -18,7 +19,7 @@ def _tidy(axes: Axes) -> None:
 
 
 def bars(groups: Sequence[tuple[str, Sequence[Row], float | None]], title: str) -> Figure:
-    """Mean accuracy behind the last epoch as bars, each seed as a dot, the best epoch as a dash.
+    """Mean accuracy after the last epoch as bars, each seed as a dot, the best epoch as a dash.
 
     `groups` are (name, rows, the paper's accuracy or None).
     """
@@ -55,13 +56,18 @@ def _once(axes: Axes, label: str) -> str | None:
 def lines(
     series: Sequence[tuple[str, Sequence[float], Sequence[Sequence[float]]]], x: str, y: str, title: str
 ) -> Figure:
-    """One line a series through the means, every seed a dot."""
+    """Every seed a dot, a dash at the mean, and one line a series through its means where it has several places."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for (name, at, values), colour in zip(series, COLOURS, strict=False):
-        axes.plot(at, [sum(v) / len(v) for v in values], "-", color=colour, label=name)
+        style = "o-" if len(at) > 1 else "o"  # the legend shows what is drawn
+        axes.plot([], [], style, color=colour, label=name)
+        axes.plot(at, [sum(v) / len(v) for v in values], style[1:] or "none", color=colour, marker="_", ms=18)
         for place, found in zip(at, values, strict=True):
             axes.plot([place] * len(found), found, "o", color=colour, ms=5)
+    places = sorted({place for _, at, _ in series for place in at})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.margins(x=0.25, y=0.15)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.set_title(title, loc="left", fontsize=10.5)
@@ -73,17 +79,14 @@ def lines(
 def scatter_on(
     axes: Axes, points: Sequence[tuple[str, float, Sequence[float]]], x: str, y: str, title: str
 ) -> None:
-    """Named points (name, x, y of each seed) with their range, the name beside each."""
-    top = sorted(points, key=lambda point: sum(point[2]) / len(point[2]))
-    for number, (name, at, values) in enumerate(top):
+    """Named points (name, x, y of each seed) with their range; `label_points` puts the names beside them."""
+    for name, at, values in points:
         mean = sum(values) / len(values)
         quantized = name.split(",")[0] in ("2 bits", "3 bits", "4 bits", "ternary", "full precision")
         colour = OURS if quantized else PAPER
         axes.errorbar(
             at, mean, [[mean - min(values)], [max(values) - mean]], fmt="o", color=colour, capsize=3
         )
-        offset = (6, 5) if number % 2 == 0 else (6, -11)
-        axes.annotate(name, (at, mean), offset, textcoords="offset points", fontsize=8.5)
     axes.margins(0.2, 0.12)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -91,10 +94,68 @@ def scatter_on(
     _tidy(axes)
 
 
+# Where a name may stand, the best first: (horizontal, vertical) as parts of its own size beside the point.
+_SIDES = (
+    (1, 0),
+    (-1, 0),
+    (0, 1),
+    (0, -1),
+    (1, 1),
+    (1, -1),
+    (-1, 1),
+    (-1, -1),
+    (1, 2),
+    (1, -2),
+    (-1, 2),
+    (-1, -2),
+)
+
+
+def label_points(axes: Axes, points: Sequence[tuple[str, float, Sequence[float]]], size: float = 8.5) -> None:
+    """Write each name where it covers neither a point nor another name; call it when the axes are as they stay."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()  # fixes the layout, so that places on the paper are known
+    unit = figure.dpi / 72
+    frame = axes.get_window_extent()
+    taken = []
+    for _, at, values in points:
+        low, high = (axes.transData.transform((at, value)) for value in (min(values), max(values)))
+        room = 5 * unit
+        taken.append(Bbox([[low[0] - room, low[1] - room], [high[0] + room, high[1] + room]]))
+    for name, at, values in points:
+        x, y = axes.transData.transform((at, sum(values) / len(values)))
+        width, height = 0.56 * size * len(name) * unit, 1.15 * size * unit
+        boxes = []
+        for right, up in _SIDES:
+            left = x + right * (width / 2 + 7 * unit) - width / 2
+            bottom = y + up * (height / 2 + 5 * unit) - height / 2
+            boxes.append(Bbox.from_bounds(left, bottom, width, height))
+        box = min(boxes, key=lambda box: _covered(box, taken, frame))
+        taken.append(box)
+        middle = ((box.x0 + box.x1) / 2 - x, (box.y0 + box.y1) / 2 - y)
+        offset = (middle[0] / unit, middle[1] / unit)
+        text = {"textcoords": "offset points", "fontsize": size, "ha": "center", "va": "center"}
+        axes.annotate(name, (at, sum(values) / len(values)), offset, **text)  # type: ignore[arg-type]
+
+
+def _covered(box: Bbox, taken: Sequence[Bbox], frame: Bbox) -> float:
+    """How much of what is there a name would cover, or how much of it would stick out."""
+    hidden = box.width * box.height - _shared(box, frame)
+    return hidden + sum(_shared(box, other) for other in taken)
+
+
+def _shared(one: Bbox, other: Bbox) -> float:
+    found = Bbox.intersection(one, other)
+    return 0.0 if found is None else float(found.width * found.height)
+
+
 def scatter(points: Sequence[tuple[str, float, Sequence[float]]], x: str, y: str, title: str) -> Figure:
     """A picture of its own of named points."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    scatter_on(figure.subplots(), points, x, y, title)
+    axes = figure.subplots()
+    scatter_on(axes, points, x, y, title)
+    label_points(axes, points)
     return figure
 
 

@@ -69,8 +69,12 @@ class Results:
 
 
 def key_of(unit: Unit) -> str:
-    """Two units with the same settings have the same key."""
-    return json.dumps(unit, sort_keys=True)
+    """Two units with the same settings have the same key, also where one was kept in a file.
+
+    >>> key_of({"share": 1 / 3}) == key_of(json.loads(dump({"share": 1 / 3})))
+    True
+    """
+    return json.dumps(_short(unit), sort_keys=True)
 
 
 def path_of(name: str, profile: str, results: Path) -> Path:
@@ -100,13 +104,13 @@ def read(name: str, profile: str | None, results: Path) -> Results | None:
         return _read_sources(experiment.sources, profile, results)
     own = experiment.profile(profile)
     content = kept_units(name, own, results)
-    units = content["units"]
-    if not units:
+    kept = {key_of(unit["unit"]): unit for unit in content["units"]}
+    if not kept:
         return None
     wanted = {key_of(unit) for unit in experiment.units(own)}
-    done = len({key_of(unit["unit"]) for unit in units} & wanted)
-    rows = [row for unit in units for row in unit["rows"]]
-    seconds = sum(unit["seconds"] for unit in units)
+    done = len(kept.keys() & wanted)
+    rows = [row for unit in kept.values() for row in unit["rows"]]
+    seconds = sum(unit["seconds"] for unit in kept.values())
     return Results(own, rows, done, len(wanted), seconds, content.get("machine", ""))
 
 

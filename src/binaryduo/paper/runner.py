@@ -85,6 +85,12 @@ def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:
     return verdicts
 
 
+def summary(name: str, profile: str | None, results: Path) -> str | None:
+    """The experiment's own account of its rows, where it has one."""
+    numbers = find(name).numbers
+    return None if numbers is None else numbers(_existing(name, profile, results).rows)
+
+
 def plot(name: str, profile: str | None, results: Path) -> list[Path]:
     """Draw the pictures from the rows, beside them."""
     found = _existing(name, profile, results)

@@ -144,6 +144,6 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
         dim = len(shape) - 1 if isinstance(module, nn.Linear) else 1
         places = math.prod(n for d, n in enumerate(shape) if d != dim) // max(images, 1)
         macs[name] = macs.get(name, 0) + module.weight.numel() * places
-        if bnn.is_binary_weight(module) and all(s.levels == 2 and s.exact for s in source.segments):
+        if bnn.is_binary_weight(module) and analysis.binary(analysis.tensor_inputs(node)[0]):
             binary.add(name)
     return macs, binary

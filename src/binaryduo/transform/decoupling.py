@@ -20,18 +20,20 @@ from binaryduo import nn as bnn
 from binaryduo._common.float64 import AllFloat64
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.graph.analysis import Analysis, analyse, refuse_shared
-from binaryduo.graph.operations import Kind, is_extreme
+from binaryduo.graph.canonical import add_module
+from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.operations import Kind
 from binaryduo.graph.rewriting import (
     channel_size,
     in_sequence,
     replace_everywhere,
     set_channel_size,
     to_module,
-    unused_name,
 )
 from binaryduo.graph.size_reads import consumers, origins, size_readers
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
-from binaryduo.nn.copies import ReplicateCopies, copied_batch_norm, shift_vector
+from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_norm, shift_vector
+from binaryduo.nn.padding import PadChannels
 from binaryduo.transform.carrying import TOPOLOGIES, Planner, Topology, copies_of
 from binaryduo.transform.equality import Decoupling, compare, relative_difference
 from binaryduo.transform.layout import State, convert, plain, select
@@ -137,6 +139,7 @@ class _Rewriter:
         self.states: dict[fx.Node, State] = {}
         self.inserts: dict[tuple[fx.Node, fx.Node], list[nn.Module]] = {}  # (producer, consumer) -> modules
         self.sizes: list[tuple[fx.Node, int, int]] = []  # (reshape, dimension, channels)
+        self.selections: list[tuple[fx.Node, Tensor]] = []  # (selection, decoupled channels)
         self.scalars = set(analysis.of_kind(Kind.SCALAR))
         self.owners = {name: _owner(self.model, name) for name, _ in self.model.named_parameters()}
         self.replaced: dict[nn.Module, nn.Module] = {}
@@ -182,6 +185,8 @@ class _Rewriter:
             return self._pass(node, kind, sources[0], size)
         if kind is Kind.CAT:
             return self._cat(node)
+        if kind in (Kind.SELECT, Kind.PAD) and self.states[sources[0]].shift is None:
+            return self._choose(node, kind, sources[0])
         if node in self.plan.carried and kind in (Kind.ADD, Kind.ELEMENTWISE):
             return self._carry(node, kind, sources, size)
         for source in sources:
@@ -194,11 +199,10 @@ class _Rewriter:
     def _pass(self, node: fx.Node, kind: Kind, source: fx.Node, size: int) -> State:
         """Pooling and reshaping keep the copies; where the shift would not survive, the value is averaged."""
         state = self.states[source]
-        module = self.analysis.module(node) if node.op == "call_module" else None
         if state.shift is None:
             # The largest of averaged bits is not the average of the largest.
             exact = all(s.exact for s in self.analysis.info[source].segments)
-            keeps = exact or kind is not Kind.POOL or not is_extreme(node, module)
+            keeps = exact or not self.analysis.info[node].call.operation.extreme
         else:
             keeps = kind is not Kind.WEIGHTED
         wanted = state.shift is None or node in self.plan.carried
@@ -214,7 +218,7 @@ class _Rewriter:
     def _resize(self, node: fx.Node, source: fx.Node, channels: int) -> None:
         """A number of channels that is written out, or read from another tensor, must be the new one."""
         dim = self.analysis.info[node].dim
-        size = channel_size(node, dim)
+        size = channel_size(self.analysis.info[node].call, dim)
         own = isinstance(size, fx.Node) and origins(size, self.scalars) == {source}
         if size is not None and size != -1 and (not own or self._counted(source)):
             self.sizes.append((node, dim, channels))
@@ -264,16 +268,33 @@ class _Rewriter:
         return State(parts, total)
 
     def _cat(self, node: fx.Node) -> State:
-        order: list[fx.Node] = list(node.args[0] if node.args else node.kwargs["tensors"])  # type: ignore
         parts: tuple[tuple[int, int], ...] = ()
         bits = False
-        for source in order:
+        for source in self.analysis.info[node].call.sources:
             state = self.states[source]
             if state.shift is not None:
                 state = self._need(node, source, plain(self._coupled_size(source)))
             bits = bits or state.shift is None
             parts += state.parts
         return State(parts, None if bits else 0)
+
+    def _choose(self, node: fx.Node, kind: Kind, source: fx.Node) -> State:
+        """Bits stay bits where channels are picked or zero channels are put beside them."""
+        state, call = self.states[source], self.analysis.info[node].call
+        if kind is Kind.SELECT:
+            index, parts = state.picked(selected_channels(call))
+            self.selections.append((node, index))
+            return State(parts, None)
+        extra = call.shape[1] - call.shapes[0][1]
+        if isinstance(call.module, PadChannels):
+            call.module.channels = state.channels + extra
+            return State((*state.parts, (extra, 1)), None)
+        at = 2 * (len(call.shape) - 2)
+        front, back = call["pad"][at : at + 2] if call.literal("pad") else (0, -1)
+        if front < 0 or back < 0 or front + back != extra:
+            return self._need(node, source, plain(self._coupled_size(source)))
+        zeros = [((n, 1),) if n else () for n in (front, back)]
+        return State((*zeros[0], *state.parts, *zeros[1]), None)
 
     # -- modules that change
 
@@ -340,17 +361,22 @@ class _Rewriter:
                 old = self.analysis.module(source)
                 replace_everywhere(self.model, old, in_sequence(old, *modules, like=old))
                 del edges[source, consumer]
-        if not edges and not self.sizes and not self.rewrite:
+        if not edges and not self.sizes and not self.selections and not self.rewrite:
             return self.model
         graph = self.analysis.graph
         for node, dim, channels in self.sizes:
-            set_channel_size(node, dim, channels)
+            set_channel_size(self.analysis.info[node].call, dim, channels)
         for (source, consumer), modules in edges.items():
-            name = unused_name(self.model, "copies")
-            self.model.add_module(name, in_sequence(*modules, like=self.model))
+            name = add_module(self.model, "copies", in_sequence(*modules, like=self.model))
             with graph.inserting_after(source):
                 inserted = graph.call_module(name, (source,))
             consumer.replace_input_with(source, inserted)
+        for node, index in self.selections:
+            name = add_module(self.model, "selection", SelectChannels(index.to(self.like.device)))
+            with graph.inserting_after(node):
+                chosen = graph.call_module(name, (node.all_input_nodes[0],))
+            node.replace_all_uses_with(chosen)
+            graph.erase_node(node)
         return to_module(self.model, graph)
 
     def _swappable(self, node: fx.Node) -> bool:

@@ -5,6 +5,7 @@ A tensor of the coupled network is a run of segments. In the decoupled network e
 the value plus a multiple of the shifts.
 """
 
+import itertools
 from dataclasses import dataclass
 from math import lcm
 
@@ -84,6 +85,27 @@ class State:
                 rows.append(torch.arange(size) + at + size * (row % have))
                 at += size * have
         return torch.cat(rows)
+
+    def picked(self, channels: list[int]) -> tuple[Tensor, tuple[tuple[int, int], ...]]:
+        """The decoupled channels that stand for some of the coupled ones, and the parts that they make.
+
+        >>> index, parts = State(((3, 2),), shift=None).picked([2, 0])
+        >>> index.tolist(), parts
+        ([2, 0, 5, 3], ((2, 2),))
+        """
+        places: list[
+            tuple[int, int, int]
+        ] = []  # of each coupled channel: its first copy, their distance, how many
+        at = 0
+        for size, copies in self.parts:
+            places += [(at + c, size, copies) for c in range(size)]
+            at += size * copies
+        index, parts = [], []
+        for copies, run in itertools.groupby(channels, key=lambda c: places[c][2]):
+            chosen = [places[c] for c in run]
+            index += [first + copy * step for copy in range(copies) for first, step, _ in chosen]
+            parts.append((len(chosen), copies))
+        return torch.tensor(index), tuple(parts)
 
 
 def plain(size: int) -> State:

@@ -1,7 +1,6 @@
-"""The native part of fastnorm.py (csrc/norm_bindings.cpp); pointers are addresses."""
+"""The native part of norm.py (csrc/training/norm/bindings.cpp); pointers are addresses."""
 
 def kernels() -> str: ...
-def use(fastest: bool) -> None: ...
 def forward(
     x: int,
     weight: int,

@@ -1,7 +1,6 @@
-"""The native part of fastconv.py (csrc/winograd_bindings.cpp); pointers are addresses."""
+"""The native part of convolution.py (csrc/training/winograd/bindings.cpp); pointers are addresses."""
 
 def kernels() -> str: ...
-def use(fastest: bool) -> None: ...
 def forward(
     x: int,
     w: int,

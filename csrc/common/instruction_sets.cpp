@@ -1,0 +1,67 @@
+#include "instruction_sets.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace binaryduo {
+namespace {
+
+std::vector<InstructionSet> find_instruction_sets() {
+    std::vector<InstructionSet> found;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("popcnt") &&
+        __builtin_cpu_supports("bmi2")) {
+        found.push_back(InstructionSet::kAvx2);
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq")) {
+            found.insert(found.begin(), InstructionSet::kAvx512);
+            // Zen 4 counts faster than it looks up, as measured; Ice Lake looks up faster than it counts.
+            if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
+                found.insert(found.begin() + (__builtin_cpu_is("amd") ? 1 : 0), InstructionSet::kAvx512Vbmi);
+        }
+    }
+#elif defined(__aarch64__)
+    found.push_back(InstructionSet::kNeon);
+#endif
+    found.push_back(InstructionSet::kScalar);
+    return found;
+}
+
+}  // namespace
+
+const char* name_of(InstructionSet set) {
+    switch (set) {
+        case InstructionSet::kAvx512Vbmi:
+            return "avx512vbmi";
+        case InstructionSet::kAvx512:
+            return "avx512";
+        case InstructionSet::kAvx2:
+            return "avx2";
+        case InstructionSet::kNeon:
+            return "neon";
+        default:
+            return "scalar";
+    }
+}
+
+const std::vector<InstructionSet>& instruction_sets() {
+    static const std::vector<InstructionSet> found = find_instruction_sets();
+    return found;
+}
+
+std::vector<InstructionSet> allowed_instruction_sets() {
+    const std::vector<InstructionSet>& all = instruction_sets();
+    const char* wanted = std::getenv("BINARYDUO_ISA");
+    if (!wanted || !*wanted) return all;
+    const auto first = std::find_if(all.begin(), all.end(),
+                                    [&](InstructionSet set) { return name_of(set) == std::string(wanted); });
+    if (first != all.end()) return {first, all.end()};
+    std::string names;
+    for (InstructionSet set : all) names += (names.empty() ? "" : ", ") + std::string(name_of(set));
+    throw std::invalid_argument("BINARYDUO_ISA is '" + std::string(wanted) +
+                                "', but this CPU runs one of: " + names);
+}
+
+}  // namespace binaryduo

@@ -1,0 +1,99 @@
+// What the AVX-512 sets share: sixteen floats at a time, masks for the last of them, and the last steps of
+// binary layers on sixteen 32-bit sums. Included inside each set's own namespace.
+
+typedef float Floats16 __attribute__((vector_size(64)));
+typedef float Floats16Anywhere __attribute__((vector_size(64), aligned(4)));
+typedef int32_t Ints16 __attribute__((vector_size(64)));
+typedef uint16_t Shorts16 __attribute__((vector_size(32), aligned(2)));
+typedef uint16_t Shorts32 __attribute__((vector_size(64)));
+typedef uint8_t Bytes32 __attribute__((vector_size(32)));
+
+// The first n of the numbers that a vector holds, at least one; the others are zero, or not touched.
+#if defined(BINARYDUO_NO_MASKS)
+inline Floats16 load_floats(const float* p, size_t n) {
+    Floats16 v = {};
+    std::memcpy(&v, p, n * sizeof(float));
+    return v;
+}
+inline void store_floats(float* p, const Floats16& v, size_t n) { std::memcpy(p, &v, n * sizeof(float)); }
+inline __m512i load_bytes(const uint8_t* p, size_t n) {
+    uint8_t bytes[64] = {};
+    std::memcpy(bytes, p, n);
+    return _mm512_loadu_si512(bytes);
+}
+inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
+    std::memcpy(p, &v, n * sizeof(uint16_t));
+}
+#else
+inline Floats16 load_floats(const float* p, size_t n) {
+    return _mm512_maskz_loadu_ps(__mmask16((1u << n) - 1), p);
+}
+inline void store_floats(float* p, const Floats16& v, size_t n) {
+    _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1), v);
+}
+inline __m512i load_bytes(const uint8_t* p, size_t n) {
+    return _mm512_maskz_loadu_epi8(~__mmask64(0) >> (64 - n), p);
+}
+inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
+    _mm512_mask_storeu_epi16(p, ~__mmask32(0) >> (32 - n), (__m512i)v);
+}
+#endif
+
+struct Lanes16 {
+    static constexpr size_t kLanes = 16, kFloatBlocks = 2;
+    using Floats = Floats16;
+    static Floats load(const float* p) { return *reinterpret_cast<const Floats16Anywhere*>(p); }
+    static void store(float* p, Floats v) { *reinterpret_cast<Floats16Anywhere*>(p) = v; }
+    static Floats load_some(const float* p, size_t n) { return load_floats(p, n); }
+    static void store_some(float* p, const Floats& v, size_t n) { store_floats(p, v, n); }
+    static Floats from_counts(const uint16_t* counts, int32_t ones) {
+        const Ints16 n = __builtin_convertvector(*reinterpret_cast<const Shorts16*>(counts), Ints16);
+        return __builtin_convertvector(2 * n - ones, Floats16);
+    }
+    static uint32_t mask(const Floats& y, const Floats& t) {
+        return uint32_t(_mm512_cmp_ps_mask(_mm512_loadu_ps(&y), _mm512_loadu_ps(&t), _CMP_GE_OQ));
+    }
+};
+
+// Sixteen channels' sums, 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd = ones % 2.
+struct FromHalves {
+    const int32_t* halves;
+    int32_t odd;
+    Floats16 operator()(size_t c) const {
+        const Ints16 n = *reinterpret_cast<const Ints16*>(halves + c);
+        return __builtin_convertvector(n + n - odd, Floats16);
+    }
+};
+
+// The last steps for one pixel and kBlocks blocks of 16 channels from `first` on, of which `channels` are
+// there. The integer threshold's decision, 2 · half − odd >= t, is half >= ⌈(t + odd) / 2⌉: one comparison
+// with a constant.
+template <size_t kBlocks>
+inline void finish_halves(const Epilogue& e, const __m512i* halves, int32_t odd, size_t pixel, size_t first,
+                          size_t channels) {
+    if (!e.threshold32) {
+        alignas(64) int32_t stored[16 * kBlocks];  // a copy, so that the sums themselves stay in registers
+        for (size_t b = 0; b < kBlocks; ++b) _mm512_store_si512(stored + 16 * b, halves[b]);
+        finish_floats<Lanes16>(e, FromHalves{stored, odd}, pixel, first, channels);
+        return;
+    }
+    const size_t copy_bytes = (e.channels + 7) / 8, bytes = (channels + 7) / 8;
+    for (size_t copy = 0; copy < e.copies; ++copy) {
+        const int32_t* threshold = e.half_threshold[odd] + copy * e.channels + first;
+        const size_t at = copy * copy_bytes + first / 8;
+        uint64_t mask = 0, turned = 0;
+        for (size_t b = 0; b < kBlocks; ++b)
+            mask |= uint64_t(_mm512_cmpge_epi32_mask(halves[b], _mm512_loadu_si512(threshold + 16 * b)))
+                    << 16 * b;
+        uint8_t* out = e.out_bits + pixel * e.copies * copy_bytes + at;
+        if (channels == 16 * kBlocks) {
+            if (e.flip) std::memcpy(&turned, e.flip + at, 2 * kBlocks);
+            mask ^= turned;
+            std::memcpy(out, &mask, 2 * kBlocks);
+        } else {
+            if (e.flip) std::memcpy(&turned, e.flip + at, bytes);
+            mask = (mask ^ turned) & ((uint64_t(1) << channels) - 1);
+            std::memcpy(out, &mask, bytes);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// The last steps of a layer, shared by all instruction sets. Included inside each one's own namespace.
+//
+// A `Policy` gives: Floats, kLanes, load, store, load_some, store_some, from_counts as Lanes8 does;
+//                   mask(y, t) -> bit i is y[i] >= t[i], for kLanes floats;
+//                   mask32(counts, ones, t) -> bit i is 2 · counts[i] − ones >= t[i], for 32 counts.
+
+// Where the sums come from: floats, or counts of bits.
+template <typename Policy>
+struct FromFloats {
+    const float* sums;
+    typename Policy::Floats operator()(size_t c) const { return Policy::load(sums + c); }
+};
+template <typename Policy>
+struct FromCounts {
+    const uint16_t* counts;
+    int32_t ones;
+    typename Policy::Floats operator()(size_t c) const { return Policy::from_counts(counts + c, ones); }
+};
+
+// The channels [first, first + count) of one pixel; first is a multiple of 16, and `sums` may be read up to
+// the next multiple of 16.
+template <typename Policy, bool kScale, bool kResidual, bool kFloat, bool kBits, typename Sums>
+inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size_t first, size_t count) {
+    using Floats = typename Policy::Floats;
+    constexpr size_t kLanes = Policy::kLanes;
+    const size_t copy_bytes = (e.channels + 7) / 8, all = e.channels * e.copies;
+    const Floats floor = (e.relu ? 0.0f : -__builtin_inff()) + Floats{};
+    for (size_t copy = 0; copy < e.copies; ++copy) {
+        const size_t base = copy * e.channels + first;
+        const float* scale = kScale ? e.scale + base : nullptr;
+        const float* bias = kScale ? e.bias + base : nullptr;
+        const float* residual = kResidual ? e.residual + pixel * all + base : nullptr;
+        const float* threshold = kBits ? e.threshold + base : nullptr;
+        float* out = kFloat ? e.out_float + pixel * all + base : nullptr;
+        uint8_t* bits = kBits ? e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8 : nullptr;
+        const uint8_t* flip = e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
+        size_t c = 0;
+        for (; c + kLanes <= count; c += kLanes) {
+            Floats y = sums(c);
+            if (kScale) y = y * Policy::load(scale + c) + Policy::load(bias + c);
+            if (kResidual) y += Policy::load(residual + c);
+            y = y < floor ? floor : y;
+            if (kFloat) Policy::store(out + c, y);
+            if (kBits) {
+                uint32_t mask = Policy::mask(y, Policy::load(threshold + c)), turned = 0;
+                if (flip) std::memcpy(&turned, flip + c / 8, kLanes / 8);
+                mask ^= turned;
+                std::memcpy(bits + c / 8, &mask, kLanes / 8);
+            }
+        }
+        if (c == count) continue;
+        const size_t n = count - c;
+        Floats y = sums(c);
+        if (kScale) y = y * Policy::load_some(scale + c, n) + Policy::load_some(bias + c, n);
+        if (kResidual) y += Policy::load_some(residual + c, n);
+        y = y < floor ? floor : y;
+        if (kFloat) Policy::store_some(out + c, y, n);
+        if (kBits) {  // the unused bits of the last byte stay zero
+            uint32_t mask = Policy::mask(y, Policy::load_some(threshold + c, n)), turned = 0;
+            if (flip) std::memcpy(&turned, flip + c / 8, (n + 7) / 8);
+            mask = (mask ^ turned) & ((1u << n) - 1);
+            std::memcpy(bits + c / 8, &mask, (n + 7) / 8);
+        }
+    }
+}
+
+template <typename Policy, typename Sums>
+void finish_floats(const Epilogue& e, const Sums& sums, size_t pixel, size_t first, size_t count) {
+    auto with_outputs = [&](auto scale, auto residual) {
+        constexpr bool kScale = decltype(scale)::value, kResidual = decltype(residual)::value;
+        if (e.out_float && e.out_bits)
+            finish_steps<Policy, kScale, kResidual, true, true>(e, sums, pixel, first, count);
+        else if (e.out_float)
+            finish_steps<Policy, kScale, kResidual, true, false>(e, sums, pixel, first, count);
+        else
+            finish_steps<Policy, kScale, kResidual, false, true>(e, sums, pixel, first, count);
+    };
+    if (e.scale && e.residual)
+        with_outputs(std::true_type{}, std::true_type{});
+    else if (e.scale)
+        with_outputs(std::true_type{}, std::false_type{});
+    else if (e.residual)
+        with_outputs(std::false_type{}, std::true_type{});
+    else
+        with_outputs(std::false_type{}, std::false_type{});
+}
+
+// counts[i] = popcount(activations & weights of channel first + i); `ones` = popcount(activations).
+template <typename Policy>
+inline void finish_counts(const Epilogue& e, const uint16_t* counts, int32_t ones, size_t pixel, size_t first,
+                          size_t count) {
+    if (!e.threshold32) {
+        finish_floats<Policy>(e, FromCounts<Policy>{counts, ones}, pixel, first, count);
+        return;
+    }
+    const size_t copy_bytes = (e.channels + 7) / 8;
+    for (size_t copy = 0; copy < e.copies; ++copy) {
+        uint8_t* out = e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8;
+        const uint8_t* flip = e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
+        const size_t base = copy * e.channels + first;
+        for (size_t c = 0; c < count; c += 32) {
+            const size_t n = count - c < 32 ? count - c : 32, bytes = (n + 7) / 8;
+            uint32_t mask = 0, turned = 0;
+            if (e.threshold16) {
+                mask = Policy::mask32(counts + c, ones, e.threshold16 + base + c);
+            } else {
+                for (size_t i = 0; i < n; ++i)
+                    mask |= uint32_t(2 * int32_t(counts[c + i]) - ones >= e.threshold32[base + c + i]) << i;
+            }
+            if (n == 32) {
+                if (flip) std::memcpy(&turned, flip + c / 8, 4);
+                mask ^= turned;
+                std::memcpy(out + c / 8, &mask, 4);
+            } else {
+                if (flip) std::memcpy(&turned, flip + c / 8, bytes);
+                mask = (mask ^ turned) & ((uint32_t(1) << n) - 1);
+                std::memcpy(out + c / 8, &mask, bytes);
+            }
+        }
+    }
+}

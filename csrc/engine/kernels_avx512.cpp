@@ -1,0 +1,24 @@
+// AVX-512 with VPOPCNTDQ.
+#include "avx512.h"
+
+#if defined(BINARYDUO_AVX512)
+
+namespace binaryduo {
+namespace avx512 {
+#include "kernel_table.h"
+// clang-format off: each needs those before it
+#include "avx512_lanes.h"
+#include "popcount_conv.h"
+// clang-format on
+}  // namespace avx512
+
+const Kernels* kernels_avx512() {
+    return avx512::make_kernels<avx512::Lanes16, avx512::PopcountConv>("avx512");
+}
+
+}  // namespace binaryduo
+#else
+namespace binaryduo {
+const Kernels* kernels_avx512() { return nullptr; }
+}  // namespace binaryduo
+#endif

@@ -1,0 +1,65 @@
+// Pooling and channel-wise steps, shared by all instruction sets and included inside each one's own
+// namespace: plain loops over channels that the compiler turns into vectors.
+
+struct Window {
+    size_t y0, y1, x0, x1;
+};
+
+// The input pixels under an output pixel, clipped to the image.
+inline Window window_of(const PoolShape& s, size_t row, size_t column) {
+    const size_t y = row * s.sh, x = column * s.sw;
+    return {y < s.ph ? 0 : y - s.ph, std::min(s.height, y + s.kh - s.ph), x < s.pw ? 0 : x - s.pw,
+            std::min(s.width, x + s.kw - s.pw)};
+}
+
+inline void max_pool_row(const PoolShape& s, const float* image, size_t row, float* out) {
+    for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
+        const Window w = window_of(s, row, column);
+        std::memcpy(out, image + (w.y0 * s.width + w.x0) * s.unit, s.unit * sizeof(float));
+        for (size_t y = w.y0; y < w.y1; ++y)
+            for (size_t x = w.x0; x < w.x1; ++x) {
+                const float* __restrict in = image + (y * s.width + x) * s.unit;
+                float* __restrict o = out;
+                for (size_t c = 0; c < s.unit; ++c) o[c] = in[c] > o[c] ? in[c] : o[c];
+            }
+    }
+}
+
+inline void or_pool_row(const PoolShape& s, const uint8_t* image, const uint8_t* flip, size_t row,
+                        uint8_t* out) {
+    for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
+        const Window w = window_of(s, row, column);
+        std::memset(out, 0, s.unit);
+        for (size_t y = w.y0; y < w.y1; ++y)
+            for (size_t x = w.x0; x < w.x1; ++x) {
+                const uint8_t* __restrict in = image + (y * s.width + x) * s.unit;
+                uint8_t* __restrict o = out;
+                for (size_t c = 0; c < s.unit; ++c) o[c] |= in[c];
+            }
+        if (flip)
+            for (size_t c = 0; c < s.unit; ++c) out[c] ^= flip[c];
+    }
+}
+
+// The divisor is the whole window, as in PyTorch with count_include_pad.
+inline void average_pool_row(const PoolShape& s, const float* image, size_t row, float* out) {
+    const float divisor = float(s.kh * s.kw);
+    for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
+        const Window w = window_of(s, row, column);
+        std::memset(out, 0, s.unit * sizeof(float));
+        for (size_t y = w.y0; y < w.y1; ++y)
+            for (size_t x = w.x0; x < w.x1; ++x) {
+                const float* __restrict in = image + (y * s.width + x) * s.unit;
+                float* __restrict o = out;
+                for (size_t c = 0; c < s.unit; ++c) o[c] += in[c];
+            }
+        for (size_t c = 0; c < s.unit; ++c) out[c] /= divisor;
+    }
+}
+
+// Reads up to 15 floats after the input's last pixel: tensors have room for that.
+template <typename Policy>
+void pointwise(const float* input, const Epilogue& e, size_t first, size_t count) {
+    for (size_t p = first; p < first + count; ++p)
+        finish_floats<Policy>(e, FromFloats<Policy>{input + p * e.channels}, p, 0, e.channels);
+}

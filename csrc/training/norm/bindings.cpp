@@ -1,0 +1,53 @@
+// binaryduo.training.fast._norm: the kernels on raw addresses, which the caller has checked. No torch
+// headers.
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+
+#include "../../common/instruction_sets.h"
+#include "norm.h"
+
+namespace nb = nanobind;
+using namespace binaryduo;
+
+namespace {
+
+const norm::Kernels* built(InstructionSet set) {
+    switch (set) {
+        case InstructionSet::kAvx2:
+            return norm::kernels_avx2();
+        case InstructionSet::kScalar:
+            return norm::kernels_scalar();
+        default:
+            return nullptr;
+    }
+}
+
+// BINARYDUO_ISA is read at every call, so that a test can change it; a call takes far longer.
+const norm::Kernels& chosen() { return choose(built); }
+
+using Address = std::uintptr_t;
+const float* in(Address address) { return reinterpret_cast<const float*>(address); }
+float* out(Address address) { return reinterpret_cast<float*>(address); }
+
+}  // namespace
+
+NB_MODULE(_norm, m) {
+    m.def("kernels", [] { return chosen().name; });
+    m.def(
+        "forward",
+        [](Address x, Address weight, Address bias, float eps, int levels, long rows, long channels,
+           long copies, Address mean, Address var, Address y, int threads) {
+            chosen().forward(in(x), in(weight), in(bias), eps, levels, {rows, channels, copies}, out(mean),
+                             out(var), out(y), threads);
+        },
+        nb::call_guard<nb::gil_scoped_release>());
+    m.def(
+        "backward",
+        [](Address x, Address grad, Address weight, Address bias, Address mean, Address var, float eps,
+           long rows, long channels, long copies, Address dx, Address dweight, Address dbias, int threads) {
+            chosen().backward(in(x), in(grad), in(weight), in(bias), in(mean), in(var), eps,
+                              {rows, channels, copies}, out(dx), out(dweight), out(dbias), threads);
+        },
+        nb::call_guard<nb::gil_scoped_release>());
+}

@@ -1,0 +1,243 @@
+// The kernels of norm.h, written once with vectors of eight floats and compiled once for each instruction
+// set. Include with NORM_NAMESPACE defined. Sums are taken in float over a block of rows and in double over
+// the blocks.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "../../common/buffer.h"
+#include "../parallel.h"
+#include "norm.h"
+
+namespace binaryduo::norm {
+namespace NORM_NAMESPACE {
+namespace {
+
+#include "../../common/vectors.h"
+
+constexpr long BLOCK = 64;  // rows whose sums are taken in float
+
+inline Floats8 all(float value) { return Floats8{} + value; }
+
+// v where `keep`, else zero.
+inline Floats8 where(Ints8 keep, Floats8 v) { return (Floats8)((Ints8)v & keep); }
+
+// Values of some channels, padded to whole vectors with zeros.
+std::vector<float> padded(const float* values, long count) {
+    std::vector<float> result(round_up(count, 8));
+    std::copy(values, values + count, result.begin());
+    return result;
+}
+
+// y = slope·x + offset for each copy of each channel.
+struct Affine {
+    std::vector<std::vector<float>> slope, offset;
+    std::vector<float> mean, scale;  // of x: (x - mean)·scale has mean 0 and variance 1
+
+    Affine(const float* weight, const float* bias, const float* m, const float* var, float eps, Shape s)
+        : mean(padded(m, s.channels)), scale(round_up(s.channels, 8)) {
+        for (long c = 0; c < s.channels; ++c) scale[c] = float(1 / std::sqrt(double(var[c]) + eps));
+        for (long copy = 0; copy < s.copies; ++copy) {
+            slope.push_back(padded(weight + copy * s.channels, s.channels));
+            offset.push_back(padded(bias + copy * s.channels, s.channels));
+            for (long c = 0; c < s.channels; ++c) {
+                slope[copy][c] *= scale[c];
+                offset[copy][c] -= slope[copy][c] * mean[c];
+            }
+        }
+    }
+};
+
+// Calls visit(first, last) for the blocks of rows of one thread.
+template <typename Visit>
+void blocks(const Shape& s, int thread, int threads, Visit visit) {
+    const long groups = (s.rows + BLOCK - 1) / BLOCK;
+    for (long group = groups * thread / threads; group < groups * (thread + 1) / threads; ++group)
+        visit(group * BLOCK, std::min(s.rows, (group + 1) * BLOCK));
+}
+
+// Calls visit(c, whole) for the vectors of a row's channels; the last one may not be whole. What it loads of
+// the next row, or of nothing after the last row, is never stored.
+template <typename Visit>
+inline void vectors(long channels, Visit visit) {
+    long c = 0;
+    for (; c + 8 <= channels; c += 8) visit(c, std::true_type{});
+    if (c < channels) visit(c, std::false_type{});
+}
+
+template <bool whole>
+inline Floats8 take(const float* p, const float* end) {
+    return whole ? load(p) : load_before(p, end);
+}
+
+template <bool whole>
+inline void put(float* p, Floats8 v, long count) {
+    if (whole)
+        store(p, v);
+    else
+        store_some(p, v, count);
+}
+
+// Float sums of a block of rows, for each of `count` channels, and the double sums that they are added to.
+class Sums {
+  public:
+    explicit Sums(long count) : total(count), part_(round_up(count, 8) / 8 + 1) {}
+    Floats8& operator[](long vector) { return part_[vector]; }
+    // Adds up what lies in vectors from `vector` on to the channels from `first` on.
+    void flush(long vector, long first, long count) {
+        for (long i = 0; i < count; ++i) total[first + i] += part_[vector + i / 8][i % 8];
+        std::fill_n(part_.begin() + vector, round_up(count, 8) / 8, Floats8{});
+    }
+    std::vector<double> total;
+
+  private:
+    std::vector<Floats8> part_;
+};
+
+// One vector for each thread, added up in the order of the threads.
+std::vector<double> total(std::vector<std::vector<double>>& parts) {
+    for (size_t t = 1; t < parts.size(); ++t)
+        for (size_t i = 0; i < parts[0].size(); ++i) parts[0][i] += parts[t][i];
+    return parts[0];
+}
+
+void statistics(const float* x, const Shape& s, float* mean, float* var, int threads) {
+    // Sums of the distances from the first row: no large numbers that nearly cancel.
+    const std::vector<float> shift = padded(x, s.channels);
+    const float* end = x + s.rows * s.channels;
+    std::vector<std::vector<double>> parts(threads);
+    parallel(threads, [&](int thread) {
+        Sums sum(s.channels), squares(s.channels);
+        blocks(s, thread, threads, [&](long first, long last) {
+            for (long row = first; row < last; ++row)
+                vectors(s.channels, [&](long c, auto whole) {
+                    const Floats8 d = take<whole>(x + row * s.channels + c, end) - load(&shift[c]);
+                    sum[c / 8] += d;
+                    squares[c / 8] += d * d;
+                });
+            sum.flush(0, 0, s.channels);
+            squares.flush(0, 0, s.channels);
+        });
+        parts[thread] = std::move(sum.total);
+        parts[thread].insert(parts[thread].end(), squares.total.begin(), squares.total.end());
+    });
+    const std::vector<double> sums = total(parts);
+    for (long c = 0; c < s.channels; ++c) {
+        const double m = sums[c] / s.rows;
+        mean[c] = float(shift[c] + m);
+        var[c] = float(std::max(0.0, sums[s.channels + c] / s.rows - m * m));
+    }
+}
+
+template <bool binary>
+inline Floats8 staircase(Floats8 y, float steps) {
+    if (binary) return where(y >= all(0.5f), all(1.0f));
+    Floats8 t = y * steps + 0.5f;
+    t = where(t > Floats8{}, t);
+    t = t < all(steps) ? t : all(steps);
+    return __builtin_convertvector(__builtin_convertvector(t, Ints8), Floats8) / steps;
+}
+
+template <bool binary>
+void quantize(const float* x, const Affine& a, float steps, const Shape& s, float* out, int threads) {
+    const float* end = x + s.rows * s.channels;
+    parallel(threads, [&](int thread) {
+        blocks(s, thread, threads, [&](long first, long last) {
+            for (long row = first; row < last; ++row)
+                for (long copy = 0; copy < s.copies; ++copy) {
+                    const float *slope = a.slope[copy].data(), *offset = a.offset[copy].data();
+                    float* to = out + (row * s.copies + copy) * s.channels;
+                    vectors(s.channels, [&](long c, auto whole) {
+                        const Floats8 value = take<whole>(x + row * s.channels + c, end);
+                        const Floats8 y = value * load(slope + c) + load(offset + c);
+                        put<whole>(to + c, staircase<binary>(y, steps), s.channels - c);
+                    });
+                }
+        });
+    });
+}
+
+void forward(const float* x, const float* weight, const float* bias, float eps, int levels, Shape s,
+             float* mean, float* var, float* out, int threads) {
+    statistics(x, s, mean, var, threads);
+    const Affine a(weight, bias, mean, var, eps, s);
+    if (levels == 2)
+        quantize<true>(x, a, 1, s, out, threads);
+    else
+        quantize<false>(x, a, float(levels - 1), s, out, threads);
+}
+
+void backward(const float* x, const float* grad, const float* weight, const float* bias, const float* mean,
+              const float* var, float eps, Shape s, float* dx, float* dweight, float* dbias, int threads) {
+    const Affine a(weight, bias, mean, var, eps, s);
+    const long wide = s.copies * s.channels;
+    const float *end = x + s.rows * s.channels, *grad_end = grad + s.rows * wide;
+    // The gradient of y for eight channels of a copy.
+    const auto passed = [&](Floats8 value, long copy, long c, Floats8 incoming) {
+        const Floats8 y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
+        return where((y >= Floats8{}) & (y <= all(1.0f)), incoming);
+    };
+    std::vector<std::vector<double>> parts(threads);
+    parallel(threads, [&](int thread) {
+        const long stride = round_up(s.channels, 8) / 8;  // vectors a copy
+        Sums sum(s.copies * stride * 8), product(s.copies * stride * 8);
+        blocks(s, thread, threads, [&](long first, long last) {
+            for (long row = first; row < last; ++row)
+                for (long copy = 0; copy < s.copies; ++copy)
+                    vectors(s.channels, [&](long c, auto whole) {
+                        const float* from = grad + (row * s.copies + copy) * s.channels + c;
+                        const Floats8 value = take<whole>(x + row * s.channels + c, end);
+                        const Floats8 g = passed(value, copy, c, take<whole>(from, grad_end));
+                        sum[copy * stride + c / 8] += g;
+                        product[copy * stride + c / 8] += g * (value - load(&a.mean[c]));
+                    });
+            for (long copy = 0; copy < s.copies; ++copy) {
+                sum.flush(copy * stride, copy * s.channels, s.channels);
+                product.flush(copy * stride, copy * s.channels, s.channels);
+            }
+        });
+        sum.total.resize(wide);  // of the gradients of y, then of their products with x - mean
+        product.total.resize(wide);
+        parts[thread] = std::move(sum.total);
+        parts[thread].insert(parts[thread].end(), product.total.begin(), product.total.end());
+    });
+    const std::vector<double> sums = total(parts);
+    // dx = scale·(h - mean(h) - x̂·mean(h·x̂)) with h = Σ weight·gradient over the copies and x̂ = (x -
+    // mean)·scale
+    std::vector<float> level(round_up(s.channels, 8)), tilt(round_up(s.channels, 8));
+    for (long c = 0; c < s.channels; ++c) {
+        double plain = 0, along = 0;
+        for (long copy = 0; copy < s.copies; ++copy) {
+            const long at = copy * s.channels + c;
+            dbias[at] = float(sums[at]);
+            dweight[at] = float(sums[wide + at] * a.scale[c]);
+            plain += double(weight[at]) * sums[at];
+            along += double(weight[at]) * sums[wide + at] * a.scale[c];
+        }
+        level[c] = float(plain / s.rows * a.scale[c]);
+        tilt[c] = float(along / s.rows * a.scale[c] * a.scale[c]);
+    }
+    parallel(threads, [&](int thread) {
+        blocks(s, thread, threads, [&](long first, long last) {
+            for (long row = first; row < last; ++row)
+                vectors(s.channels, [&](long c, auto whole) {
+                    const Floats8 value = take<whole>(x + row * s.channels + c, end);
+                    Floats8 h = {};
+                    for (long copy = 0; copy < s.copies; ++copy) {
+                        const float* from = grad + (row * s.copies + copy) * s.channels + c;
+                        h += load(&a.slope[copy][c]) * passed(value, copy, c, take<whole>(from, grad_end));
+                    }
+                    const Floats8 slant = (value - load(&a.mean[c])) * load(&tilt[c]);
+                    put<whole>(dx + row * s.channels + c, h - load(&level[c]) - slant, s.channels - c);
+                });
+        });
+    });
+}
+
+}  // namespace
+}  // namespace NORM_NAMESPACE
+}  // namespace binaryduo::norm

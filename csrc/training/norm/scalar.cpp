@@ -1,0 +1,10 @@
+// Kernels of norm.h for any CPU: the compiler turns vectors of eight floats into what the target has.
+#define NORM_NAMESPACE scalar
+#include "kernels.h"
+
+namespace binaryduo::norm {
+const Kernels* kernels_scalar() {
+    static const Kernels kernels{"scalar", scalar::forward, scalar::backward};
+    return &kernels;
+}
+}  // namespace binaryduo::norm

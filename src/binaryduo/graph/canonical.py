@@ -1,0 +1,176 @@
+"""The canonical form of a traced graph: each meaning written in one way, so that every verb reads the same graph.
+
+- What is changed in place is computed out of place.
+- The parts of a chunk or split become slices; a slice of channels and pixels at once becomes two.
+- A reshape, a transposition and a reshape that only bring the channels into another order become that order.
+
+The graph and the model it belongs to (a copy of the user's) are changed in place; both compute what they did.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from binaryduo.graph.table import recognise
+from binaryduo.graph.tracing import functionalise, out_of_place, run_shapes
+from binaryduo.nn.copies import SelectChannels
+
+Shapes = dict[fx.Node, Any]
+
+_CUTS = (torch.chunk, torch.split, "chunk", "split", torch.unbind, "unbind")
+_MOVES = ("view", "flatten", "permute", "transpose", "identity")
+
+
+def canonicalise(graph: fx.Graph, model: nn.Module, inputs: tuple[Tensor, ...]) -> Shapes:
+    """Bring the graph into its canonical form; returns the shape of every tensor in it.
+
+    >>> class Half(nn.Module):
+    ...     def forward(self, x):
+    ...         return x.chunk(2, 1)[1]
+    >>> net, graph = Half(), fx.Tracer().trace(Half())
+    >>> _ = canonicalise(graph, net, (torch.zeros(1, 4),))
+    >>> [node.args[1] for node in graph.nodes if node.op == "call_function"]
+    [(slice(None, None, None), slice(2, 4, None))]
+    """
+    functionalise(graph, model)
+    out_of_place(graph, model)
+    shapes, numbers = run_shapes(model, graph, inputs)
+    replaced = []
+    for node in list(graph.nodes):
+        changed = False
+        if node.target is operator.getitem and _calls(node.args[0], _CUTS):
+            changed = _slice(graph, node, shapes)
+        elif node.target is operator.getitem and isinstance(node.args[1], tuple):
+            changed = _divide(graph, node, shapes)
+        elif node.op != "output" and shapes.get(node) and _moves(node, model, shapes):
+            changed = _order(graph, model, node, shapes, numbers)
+        if changed:
+            replaced.append(node)
+    for node in reversed(replaced):
+        _erase(node)
+    graph.lint()
+    return {node: shapes[node] for node in graph.nodes}
+
+
+def put(new: fx.Node, node: fx.Node, shapes: Shapes) -> None:
+    """Let all who read a node read a new one of the same shape instead."""
+    shapes[new] = shapes[node]
+    node.replace_all_uses_with(new)
+
+
+def _erase(node: fx.Node) -> None:
+    if node._erased or node.users or node.op in ("placeholder", "output"):
+        return
+    sources = node.all_input_nodes
+    node.graph.erase_node(node)
+    for source in sources:
+        _erase(source)
+
+
+def add_module(model: nn.Module, stem: str, module: nn.Module) -> str:
+    """Give the model a module, in the model's own mode, under a name that is free."""
+    number = 0
+    while hasattr(model, f"{stem}_{number}"):
+        number += 1
+    model.add_module(f"{stem}_{number}", module.train(model.training))
+    return f"{stem}_{number}"
+
+
+def _calls(node: Any, targets: tuple[Any, ...]) -> bool:
+    """Whether a node calls one of these functions or methods; an input or a module may have a method's name."""
+    return (
+        isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
+    )
+
+
+def _slice(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
+    """Put a slice in the place of one part of a chunk or split."""
+    whole, number = node.args
+    assert isinstance(whole, fx.Node)
+    given = dict(zip(("input", "size", "dim"), whole.args, strict=False)) | whole.kwargs
+    source, dim = given["input"], given.get("dim", 0)
+    if whole.target in (torch.unbind, "unbind"):
+        return False
+    if not isinstance(source, fx.Node) or not isinstance(dim, int) or not isinstance(number, int):
+        return False
+    shape = shapes[source]
+    dim %= len(shape)
+    if dim == 0 or number < 0:
+        return False
+    readers = [user for user in whole.users if user.target is operator.getitem]
+    sizes: dict[Any, int] = {r.args[1]: shapes[r][dim] for r in readers if isinstance(r.args[1], int)}
+    wanted: Any = next((value for name, value in given.items() if name not in ("input", "dim")), None)
+    if isinstance(wanted, int) or (
+        isinstance(wanted, list | tuple) and all(isinstance(n, int) for n in wanted)
+    ):
+        cut: Any = torch.chunk if whole.target in (torch.chunk, "chunk") else torch.split
+        sizes = dict(enumerate(len(part) for part in cut(torch.arange(shape[dim]), wanted)))
+    if any(before not in sizes for before in range(number)):  # a computed size of a part that nobody reads
+        return False
+    start = sum(sizes[before] for before in range(number))
+    with graph.inserting_before(node):
+        part = (*[slice(None)] * dim, slice(start, start + sizes[number]))
+        put(graph.call_function(operator.getitem, (source, part)), node, shapes)
+    return True
+
+
+def _divide(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
+    """Put two slices, of channels and of pixels, in the place of one that takes both."""
+    source, index = node.args
+    full, parts = slice(None), list(index)  # type: ignore[arg-type]
+    if not all(isinstance(part, slice) for part in parts) or len(parts) < 3 or parts[1] == full:
+        return False
+    if all(part == full for part in parts[2:]) or parts[0] != full:
+        return False
+    assert isinstance(source, fx.Node)
+    with graph.inserting_before(node):
+        channels = graph.call_function(operator.getitem, (source, (full, parts[1])))
+        shapes[channels] = (shapes[source][0], shapes[node][1], *shapes[source][2:])
+        put(graph.call_function(operator.getitem, (channels, (full, full, *parts[2:]))), node, shapes)
+    return True
+
+
+def _moves(node: fx.Node, model: nn.Module, shapes: Shapes) -> bool:
+    """Whether a node is one of those that a channel shuffle is written with."""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    return recognise(node, model, shapes).operation.name in _MOVES
+
+
+def _order(
+    graph: fx.Graph, model: nn.Module, node: fx.Node, shapes: Shapes, numbers: dict[fx.Node, Any]
+) -> bool:
+    """Put a list of channels in the place of moves that only change their order, as a channel shuffle does."""
+    shape, chain = shapes[node], [node]
+    if len(shape) < 2 or recognise(node, model, shapes).operation.name not in ("view", "flatten"):
+        return False
+    source = chain[0].args[0] if chain[0].args else None
+    while isinstance(source, fx.Node) and shapes[source] != shape and _moves(source, model, shapes):
+        chain.append(source)
+        source = source.args[0]
+    if not isinstance(source, fx.Node) or shapes[source] != shape or len(chain) < 2:
+        return False
+    channels = torch.arange(shape[1], dtype=torch.int32).view(1, -1, *[1] * (len(shape) - 2)).expand(shape)
+    lines = _follow(list(reversed(chain)), channels, numbers).movedim(1, 0).flatten(1)
+    order = lines[:, :1]
+    if not bool((lines == order).all()):
+        return False
+    with graph.inserting_before(node):
+        name = add_module(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
+        put(graph.call_module(name, (source,)), node, shapes)
+    return True
+
+
+def _follow(chain: list[fx.Node], value: Tensor, numbers: dict[fx.Node, Any]) -> Tensor:
+    """A tensor through a chain of moves; sizes that forward() computes are those of the example."""
+    for node in chain:
+        rest, more = fx.node.map_arg((node.args[1:], dict(node.kwargs)), lambda n: numbers[n])
+        if node.op == "call_method":
+            name = "reshape" if node.target == "view" else str(node.target)
+            value = getattr(value, name)(*rest, **more)
+        else:
+            assert callable(node.target)
+            value = node.target(value, *rest, **more)
+    return value

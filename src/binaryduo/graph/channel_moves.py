@@ -1,0 +1,96 @@
+"""Operations that only move channels about: slices, orders, rolls. Which channels come out is found by trying.
+
+A tensor whose values are the numbers of its channels goes through the operation; what comes out says which channel
+stands where. So every way of writing a selection is understood by one rule.
+"""
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from binaryduo.graph.operations import Call, Kind
+
+
+def move_kind(call: Call) -> Kind:
+    """SELECT where channels alone are picked, POOL where pixels are, OTHER where images are or nothing can be said."""
+    before, after = call.shapes[0], call.shape
+    if len(before) < 2 or len(after) < 2 or not call.literal(*call.arguments):
+        return Kind.OTHER
+    if len(after) != len(before) and not _keeps_first_two(call.arguments.get("index"), len(before)):
+        return Kind.OTHER
+    images, channels = _moved_along(call, 0), _moved_along(call, 1)
+    if images is None or channels is None or images != list(range(before[0] + 1)):
+        return Kind.OTHER
+    if channels == list(range(before[1])):
+        return Kind.POOL
+    return Kind.SELECT if _pixels_stay(call) else Kind.OTHER
+
+
+def _keeps_first_two(index: Any, ndim: int) -> bool:
+    """Whether x[index] takes images and channels as they are: x[:, :, 0] or x[..., 0].
+
+    >>> _keeps_first_two((Ellipsis, 0), 4), _keeps_first_two((slice(None), 0), 4)
+    (True, False)
+    """
+    full, parts = slice(None), list(index) if isinstance(index, tuple) else [index]
+    dots = [at for at, part in enumerate(parts) if part is Ellipsis]
+    if dots:
+        missing = ndim - sum(part is not None for part in parts) + 1
+        parts[dots[0] : dots[0] + 1] = [full] * missing
+    return len(parts) > 2 and all(isinstance(part, slice) and part == full for part in parts[:2])
+
+
+def selected_channels(call: Call) -> list[int]:
+    """Which channel of its input stands in each channel of a SELECT's result.
+
+    >>> graph = torch.fx.Graph()
+    >>> x = graph.placeholder("x")
+    >>> node = graph.call_function(torch.roll, (x, 1, 1))
+    >>> from binaryduo.graph.table import recognise
+    >>> selected_channels(recognise(node, nn.Module(), {x: (2, 3, 4, 4), node: (2, 3, 4, 4)}))
+    [2, 0, 1]
+    """
+    found = _moved_along(call, 1)
+    assert found is not None
+    return found
+
+
+def _moved_along(call: Call, dim: int) -> list[int] | None:
+    """Which entry of a dimension each entry of the result comes from; None where that differs inside of one."""
+    # One image more than in the example: x[:1] takes all of one. What is done to one image's channels is done to all.
+    shape = (call.shapes[0][0] + 1 if dim == 0 else 1, *call.shapes[0][1:])
+    numbers = torch.arange(shape[dim], dtype=torch.int32)
+    result = run(call, numbers.view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape))
+    if result.dim() <= dim or result.numel() == 0:
+        return None
+    lines = result.movedim(dim, 0).flatten(1)
+    return lines[:, 0].tolist() if bool((lines == lines[:, :1]).all()) else None
+
+
+def _pixels_stay(call: Call) -> bool:
+    shape = call.shapes[0]
+    if call.shape[2:] != shape[2:]:
+        return False
+    pixels = torch.arange(math.prod(shape[2:]), dtype=torch.int32).view(1, 1, *shape[2:])
+    return bool((run(call, pixels.expand(1, *shape[1:])) == pixels).all())
+
+
+def run(call: Call, value: Tensor) -> Tensor:
+    """The operation on another tensor."""
+    node = call.node
+    if call.module is not None:
+        found: Tensor = _on_cpu(call.module)(value)
+        return found
+    rest: Any = node.args[1:]
+    if node.op == "call_method":
+        return getattr(value, str(node.target))(*rest, **node.kwargs)  # type: ignore[no-any-return]
+    assert callable(node.target)
+    return node.target(value, *rest, **node.kwargs)  # type: ignore[no-any-return]
+
+
+def _on_cpu(module: nn.Module) -> nn.Module:
+    """A module without parameters whose tensors are looked at on the CPU, wherever the model is."""
+    return copy.deepcopy(module).cpu()

@@ -1,0 +1,347 @@
+"""The one table of operations: every meaning that binaryduo knows, and all the ways in which people write it.
+
+To support an operation, add a row. What a row says is used by every verb: `couple` and `decouple` follow channels by
+its kind, `cost` asks whether levels survive it, `profile` re-evaluates through it, `pack` lowers it by the method that
+it names.
+Where nothing in the table fits, the operation is unknown: it is never guessed at.
+"""
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from binaryduo import nn as bnn
+from binaryduo.errors import GraphError
+from binaryduo.graph.channel_moves import move_kind
+from binaryduo.graph.operations import REQUIRED, Call, Kind, Operation, bind
+from binaryduo.nn.copies import (
+    AverageCopies,
+    CopiedBatchNorm1d,
+    CopiedBatchNorm2d,
+    ReplicateCopies,
+    SelectChannels,
+)
+from binaryduo.nn.padding import PadChannels
+
+# --- what depends on a call -------------------------------------------------------------------------------
+
+
+def _quant_kind(call: Call) -> Kind:
+    return Kind.ELEMENTWISE if getattr(call.module, "levels", None) is None else Kind.QUANT
+
+
+def _average_kind(call: Call) -> Kind:
+    """A constant stays a constant unless zeros around the image are averaged in, or the divisor is another."""
+    padding = call["padding"]
+    padded = any(padding) if isinstance(padding, tuple | list) else padding != 0
+    return Kind.WEIGHTED if (padded and call["count_include_pad"]) or call["divisor_override"] else Kind.POOL
+
+
+def _pad_kind(call: Call) -> Kind:
+    """Padding of the channels with zeros, or of the other dimensions with zeros or with what is there."""
+    before, after = call.shapes[0], call.shape
+    if len(after) != len(before) or after[:1] != before[:1]:
+        return Kind.OTHER
+    zeros = call["mode"] == "constant" and call["value"] in (None, 0)
+    if after[1:2] != before[1:2]:
+        return Kind.PAD if zeros and call.module is None else Kind.OTHER
+    return Kind.WEIGHTED if zeros else Kind.POOL if call["mode"] != "constant" else Kind.OTHER
+
+
+def _read_pad(module: Any) -> dict[str, Any]:
+    modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
+    mode = next((mode for name, mode in modes.items() if type(module).__name__.startswith(name)), "constant")
+    return {"pad": module.padding, "mode": mode, "value": getattr(module, "value", 0)}
+
+
+def _cast_kind(call: Call) -> Kind:
+    """A copy, another layout of memory or float32 numbers: the values are what they were."""
+    options = [*call.node.args[1:], *call.node.kwargs.values()]
+    kept = all(
+        o is torch.float32 or isinstance(o, bool | torch.device | torch.memory_format) for o in options
+    )
+    return Kind.POOL if kept else Kind.OTHER
+
+
+def _join_kind(call: Call) -> Kind:
+    """A tensor and a number; two tensors of one shape added; anything else that meets channel by channel."""
+    if len(call.sources) == 1:
+        return Kind.ELEMENTWISE
+    plain = call.operation.name == "add" and call["alpha"] == 1 and len(set(call.sources)) == 2
+    return Kind.ADD if plain and all(shape == call.shape for shape in call.shapes) else Kind.JOIN
+
+
+def _upsample_averages(call: Call) -> bool:
+    return not str(call["mode"]).startswith("nearest")
+
+
+# --- the rows ---------------------------------------------------------------------------------------------
+
+_WINDOW = {"kernel_size": REQUIRED, "stride": None, "padding": 0}
+
+
+def _curve(name: str, *modules: type[nn.Module], function: bool = True) -> Operation:
+    """A function of each value by itself."""
+    functions = [getattr(place, name, None) for place in (torch, F)] if function else []
+    return Operation(
+        name,
+        Kind.ELEMENTWISE,
+        functions=tuple(dict.fromkeys(f for f in functions if f is not None)),
+        methods=(name,) if hasattr(torch.Tensor, name) else (),
+        modules=modules,
+    )
+
+
+def _join(name: str, *functions: Any, lower: str | None = None) -> Operation:
+    """Two tensors, or a tensor and a number."""
+    methods = (name,) if hasattr(torch.Tensor, name) else ()
+    return Operation(name, _join_kind, {"other": REQUIRED, "alpha": 1}, functions, methods, lower=lower)
+
+
+def _move(name: str, arguments: dict[str, Any], *functions: Any, **more: Any) -> Operation:
+    """Channels or pixels in another order, or some of them."""
+    return Operation(name, move_kind, arguments, functions, lower="select", **more)
+
+
+TABLE: tuple[Operation, ...] = (
+    # layers, normalisation, activation
+    Operation("convolution", Kind.LAYER, modules=(nn.Conv1d, nn.Conv2d), lower="layer"),
+    Operation("linear", Kind.LAYER, modules=(nn.Linear,), lower="layer"),
+    Operation("copied_norm", Kind.OTHER, modules=(CopiedBatchNorm1d, CopiedBatchNorm2d), lower="norm"),
+    Operation("batch_norm", Kind.NORM, modules=(nn.BatchNorm1d, nn.BatchNorm2d), lower="norm"),
+    Operation("quantize", _quant_kind, modules=(bnn.QuantAct,), lower="quantize"),
+    # what `decouple` inserts
+    Operation("average_copies", Kind.OTHER, modules=(AverageCopies,), lower="average_copies"),
+    Operation("replicate_copies", Kind.OTHER, modules=(ReplicateCopies,), lower="replicate"),
+    # pools
+    Operation(
+        "max_pool",
+        Kind.POOL,
+        {**_WINDOW, "dilation": 1, "ceil_mode": False, "return_indices": False},
+        (F.max_pool1d, F.max_pool2d, torch.max_pool1d, torch.max_pool2d),
+        modules=(nn.MaxPool1d, nn.MaxPool2d),
+        accepts=lambda module: not module.return_indices,
+        extreme=True,
+        lower="max_pool",
+    ),
+    Operation(
+        "average_pool",
+        _average_kind,
+        {**_WINDOW, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
+        (F.avg_pool1d, F.avg_pool2d),
+        modules=(nn.AvgPool1d, nn.AvgPool2d),
+        average=True,
+        lower="average_pool",
+    ),
+    Operation(
+        "adaptive_max_pool",
+        Kind.POOL,
+        {"output_size": REQUIRED, "return_indices": False},
+        (F.adaptive_max_pool1d, F.adaptive_max_pool2d),
+        modules=(nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d),
+        accepts=lambda module: not module.return_indices,
+        extreme=True,
+        lower="adaptive_max_pool",
+    ),
+    Operation(
+        "adaptive_average_pool",
+        Kind.POOL,
+        {"output_size": REQUIRED},
+        (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d),
+        modules=(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d),
+        average=True,
+        lower="adaptive_average_pool",
+    ),
+    Operation(
+        "mean",
+        Kind.POOL,
+        {"dim": None, "keepdim": False},
+        (torch.mean,),
+        ("mean",),
+        average=True,
+        lower="mean",
+    ),
+    Operation(
+        "extreme",
+        Kind.POOL,
+        {"dim": (), "keepdim": False},
+        (torch.amax, torch.amin),
+        ("amax", "amin"),
+        extreme=True,
+    ),
+    Operation(
+        "upsample",
+        Kind.POOL,
+        {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None},
+        (F.interpolate,),
+        modules=(nn.Upsample,),
+        average=_upsample_averages,
+    ),
+    # nothing, in evaluation
+    Operation(
+        "identity",
+        Kind.POOL,
+        functions=(torch.clone,),
+        methods=("contiguous", "clone", "detach"),
+        modules=(nn.Identity,),
+        lower="identity",
+    ),
+    Operation("cast", _cast_kind, methods=("float", "to", "type"), lower="identity"),
+    Operation(
+        "dropout",
+        Kind.WEIGHTED,
+        {"p": 0.5, "training": True, "inplace": False},
+        (F.dropout, F.dropout1d, F.dropout2d, F.alpha_dropout, F.feature_alpha_dropout),
+        modules=(nn.modules.dropout._DropoutNd,),
+        lower="dropout",
+    ),
+    # shapes
+    Operation(
+        "flatten",
+        Kind.RESHAPE,
+        {"start_dim": 0, "end_dim": -1},
+        (torch.flatten,),
+        ("flatten",),
+        (nn.Flatten,),
+        lower="flatten",
+    ),
+    Operation(
+        "view", Kind.RESHAPE, {"shape": REQUIRED}, (torch.reshape,), ("view", "reshape"), lower="flatten"
+    ),
+    Operation("squeeze", Kind.RESHAPE, {"dim": None}, (torch.squeeze,), ("squeeze",), lower="flatten"),
+    Operation("unsqueeze", Kind.RESHAPE, {"dim": REQUIRED}, (torch.unsqueeze,), ("unsqueeze",)),
+    Operation("permute", Kind.RESHAPE, {"dims": REQUIRED}, (torch.permute,), ("permute",)),
+    Operation(
+        "transpose",
+        Kind.RESHAPE,
+        {"dim0": REQUIRED, "dim1": REQUIRED},
+        (torch.transpose, torch.swapaxes),
+        ("transpose", "swapaxes"),
+    ),
+    # channels
+    Operation("cat", Kind.CAT, {"dim": 0}, (torch.cat, torch.concat, torch.concatenate), lower="concatenate"),
+    Operation("pad_channels", Kind.PAD, {"channels": REQUIRED}, modules=(PadChannels,), lower="pad_channels"),
+    Operation(
+        "pad",
+        _pad_kind,
+        {"pad": REQUIRED, "mode": "constant", "value": None},
+        (F.pad,),
+        modules=(
+            nn.modules.padding._ConstantPadNd,
+            nn.modules.padding._ReflectionPadNd,
+            nn.modules.padding._ReplicationPadNd,
+            nn.modules.padding._CircularPadNd,
+        ),
+        read=_read_pad,
+        lower="pad_channels",
+    ),
+    _move("select_channels", {"index": REQUIRED, "dim": 1}, modules=(SelectChannels,)),
+    _move("slice", {"index": REQUIRED}, operator.getitem),
+    _move("roll", {"shifts": REQUIRED, "dims": ()}, torch.roll, methods=("roll",)),
+    _move("flip", {"dims": REQUIRED}, torch.flip, methods=("flip",)),
+    _move(
+        "index_select", {"dim": REQUIRED, "index": REQUIRED}, torch.index_select, methods=("index_select",)
+    ),
+    _move(
+        "narrow",
+        {"dim": REQUIRED, "start": REQUIRED, "length": REQUIRED},
+        torch.narrow,
+        methods=("narrow",),
+    ),
+    # two tensors, or a tensor and a number
+    _join("add", operator.add, torch.add, lower="add"),
+    _join("sub", operator.sub, torch.sub, lower="number"),
+    _join("mul", operator.mul, torch.mul, lower="number"),
+    _join("div", operator.truediv, torch.div, lower="number"),
+    _join("maximum", torch.maximum),
+    _join("minimum", torch.minimum),
+    _join("expand_as"),
+    # functions of each value
+    Operation(
+        "relu",
+        Kind.ELEMENTWISE,
+        functions=(torch.relu, F.relu),
+        methods=("relu",),
+        modules=(nn.ReLU,),
+        lower="relu",
+    ),
+    _curve("relu6", nn.ReLU6),
+    _curve("leaky_relu", nn.LeakyReLU),
+    _curve("prelu", function=False),
+    _curve("gelu", nn.GELU),
+    _curve("silu", nn.SiLU),
+    _curve("sigmoid", nn.Sigmoid),
+    _curve("tanh", nn.Tanh),
+    _curve("elu", nn.ELU),
+    _curve("softplus", nn.Softplus),
+    _curve("hardtanh", nn.Hardtanh),
+    _curve("hardswish", nn.Hardswish),
+    _curve("hardsigmoid", nn.Hardsigmoid),
+    _curve("mish", nn.Mish),
+    _curve("clamp"),
+    _curve("abs"),
+    _curve("neg"),
+    _curve("exp"),
+    _curve("sqrt"),
+    _curve("square"),
+    Operation("minus", Kind.ELEMENTWISE, functions=(operator.neg,)),
+    Operation(
+        "prelu_shared",
+        Kind.ELEMENTWISE,
+        modules=(nn.PReLU,),
+        accepts=lambda module: module.num_parameters == 1,
+    ),
+)
+
+INPUT, OUTPUT, SCALAR, UNKNOWN = (
+    Operation(kind.value, kind) for kind in (Kind.INPUT, Kind.OUTPUT, Kind.SCALAR, Kind.OTHER)
+)
+_FUNCTIONS = {function: row for row in TABLE for function in row.functions}
+_METHODS = {method: row for row in TABLE for method in row.methods}
+
+
+def _find(node: fx.Node, module: nn.Module | None) -> Operation:
+    if module is not None:
+        rows = (row for row in TABLE if isinstance(module, row.modules) and row.accepts(module))
+        return next(rows, UNKNOWN)
+    if node.op == "call_method":
+        return _METHODS.get(str(node.target), UNKNOWN)
+    return _FUNCTIONS.get(node.target, UNKNOWN) if node.op == "call_function" else UNKNOWN
+
+
+def recognise(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Call:
+    """What a node of a traced graph means.
+
+    >>> net = nn.Sequential(nn.MaxPool2d(2))
+    >>> graph = fx.Tracer().trace(net)
+    >>> x, pool, _ = graph.nodes
+    >>> call = recognise(pool, net, {x: (1, 3, 4, 4), pool: (1, 3, 2, 2)})
+    >>> call.operation.name, call["kernel_size"], call.kind
+    ('max_pool', 2, <Kind.POOL: 'pool'>)
+    """
+    if node.op == "output":
+        return Call(node, OUTPUT)
+    shape = shapes.get(node)
+    if shape is None:
+        return Call(node, SCALAR)
+    if node.op == "placeholder":
+        return Call(node, INPUT, shape=shape)
+    if node.target is bnn.quantize:
+        raise GraphError(
+            f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose "
+            f"levels can be changed"
+        )
+    sources: list[fx.Node] = []
+    fx.node.map_arg(
+        (node.args, node.kwargs), lambda n: sources.append(n) if shapes.get(n) is not None else None
+    )
+    module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    row = _find(node, module)
+    several = row.kind is _join_kind or row.kind is Kind.CAT
+    if () in (shape, *(shapes[s] for s in sources)) or not sources or (len(sources) > 1 and not several):
+        row = UNKNOWN
+    arguments = row.read(module) if module is not None and row.read is not None else bind(row, node, module)
+    return Call(node, row, tuple(sources), arguments, module, tuple(shapes[s] for s in sources), shape)

@@ -1,0 +1,200 @@
+"""How layers, BN, activations and additions become part of a program. Each rule: (builder, call, value) -> value."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from binaryduo.engine.program import Code, Flag, Op
+from binaryduo.engine.weight_layout import binary_weights, float_weights, sign_weights
+from binaryduo.graph.operations import Call, Kind
+from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
+from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
+from binaryduo.packing.builder import Builder, Pending, Value
+
+
+def layer(b: Builder, call: Call, value: Value) -> Value:
+    node, module = call.node, call.module
+    if isinstance(module, nn.Conv1d):
+        raise b.refuse(node, "convolutions of one dimension cannot be packed yet")
+    assert isinstance(module, nn.Conv2d | nn.Linear)
+    wide: Any = b.wide.get_submodule(str(node.target))
+    weight: Tensor = wide.weight.detach()
+    c, h, w = value.shape
+    if isinstance(module, nn.Linear):
+        if len(b.shape(node)) != 2:
+            raise b.refuse(node, "a dense layer is packed on (N, features) only: flatten its input")
+        weight = weight.view(-1, c, h, w)
+        kernel, stride, padding = (h, w), (1, 1), (0, 0)
+    else:
+        if module.groups != 1 or module.dilation != (1, 1):
+            raise b.refuse(node, "a dilated one-bit kernel, or more than 256 groups, is not supported")
+        if module.padding_mode != "zeros":
+            raise b.refuse(node, "only padding with zeros is supported")
+        kernel, stride = weight.shape[2:], module.stride  # type: ignore[assignment]
+        padding = _padding(b, node, module)
+    if any(p >= k for p, k in zip(padding, kernel, strict=True)):
+        raise b.refuse(node, "it is padded by a whole kernel or more")
+    channels = len(weight)
+    size = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True))
+    op = Op(node.target, Code.FLOAT_CONV, -1, kernel=tuple(kernel), stride=stride, padding=padding)  # type: ignore[arg-type]
+    op.channels = channels
+    scale, reach = torch.ones((), dtype=torch.float64), None
+    binary = binarize_weight(weight) if is_binary_weight(module) else None
+    if binary is not None and b.binary(value):
+        op.code, op.input = Code.BINARY_CONV, b.as_bits(value)
+        scale, reach = binary.abs().flatten()[0], weight[0].numel()
+        op.weights = binary_weights(binary.numpy(), b.program.tensors[op.input].copies)
+        if b.program.inputs_of(op) > 65535:  # unused bits of a byte count
+            raise b.refuse(node, f"it has {reach} inputs: with them a one-bit layer has more than 65535")
+    elif binary is not None:  # bits on disk, but sums of floats
+        op.input = b.floats(value)
+        op.flags |= Flag.BIT_WEIGHTS
+        op.weights = sign_weights(binary.numpy())
+    else:
+        op.input = value.bits if value.bits >= 0 else b.floats(value)
+        dtype = np.float16 if b.half else np.float32
+        op.flags |= Flag.HALF_WEIGHTS * b.half
+        op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
+    pending = Pending(op, (channels, *size), reach, scale)  # type: ignore[arg-type]
+    if binary is not None and op.flags & Flag.BIT_WEIGHTS:
+        size_of_weights = binary.abs().flatten()[0]
+        b.affine(pending, size_of_weights.expand(channels), torch.zeros(channels), 1)
+        pending.steps.append(lambda x: x * size_of_weights)
+    if wide.bias is not None:
+        b.affine(pending, torch.ones(channels), wide.bias.detach(), 1)
+        bias = wide.bias.detach()
+        pending.steps.append(lambda x: x + bias)
+    return Value(node, pending.out_shape, pending)
+
+
+def _padding(b: Builder, node: fx.Node, module: nn.Conv2d) -> tuple[int, int]:
+    """Zeros above and on the left; the same are below and on the right."""
+    if not isinstance(module.padding, str):
+        return module.padding  # type: ignore[return-value]
+    if module.padding == "valid":
+        return 0, 0
+    if any(k % 2 == 0 for k in module.kernel_size):
+        raise b.refuse(node, "padding='same' with an even kernel is not the same on both sides")
+    return tuple(k // 2 for k in module.kernel_size)  # type: ignore[return-value]
+
+
+def quantize(b: Builder, call: Call, value: Value) -> Value:
+    node, module = call.node, call.module
+    assert isinstance(module, QuantAct)
+    if module.levels is None:
+        return relu(b, call, value)
+    if module.levels != 2:
+        raise b.refuse(
+            node,
+            f"it has {module.levels} levels. Make it binary first: bd.decouple(model, example_input)",
+        )
+    result = Value(node, value.shape)
+    pending = value.pending
+    if pending is not None and pending.residual < 0 and len(b.users(value.node)) == 1:
+        result.bits = b.thresholds(node, pending)
+    else:
+        if value.act < 0:
+            b.bits_of(node, value)
+        result.bits = value.act
+        b.program.tensors[value.act].name = node.name
+    return result
+
+
+def norm(b: Builder, call: Call, value: Value) -> Value:
+    node, module = call.node, _wide(b, call)
+    if module.running_mean is None:
+        raise b.refuse(node, "it has no running statistics: without them BN depends on the batch")
+    if len(b.shape(node)) == 2 and value.shape[1:] != (1, 1):
+        raise b.refuse(node, "a BatchNorm1d behind a flattened image is not supported; put it before")
+    copies = module.copies if isinstance(module, CopiedBatchNorm1d | CopiedBatchNorm2d) else 1
+    pending = b.start(value, str(node.target))
+    scale = torch.rsqrt(module.running_var + module.eps)
+    weight = torch.ones_like(scale) if module.weight is None else module.weight.detach()
+    bias = torch.zeros_like(scale) if module.bias is None else module.bias.detach()
+    slope = weight * scale.repeat(copies)
+    b.affine(pending, slope, bias - module.running_mean.repeat(copies) * slope, copies)
+    if isinstance(module, nn.BatchNorm1d):
+        pending.steps.append(module)
+    else:
+        pending.steps.append(lambda x: module(x[:, :, None, None]).flatten(1))
+    return Value(node, pending.out_shape, pending)
+
+
+def replicate(b: Builder, call: Call, value: Value) -> Value:
+    node, module = call.node, _wide(b, call)
+    if module.dim != 1 or (len(b.shape(node)) == 2 and value.shape[1:] != (1, 1)):
+        raise b.refuse(node, "copies are packed in the channels of images only")
+    pending = b.start(value, str(node.target))
+    channels = value.shape[0] * module.copies
+    bias = torch.zeros(channels) if module.bias is None else module.bias.detach()
+    b.affine(pending, torch.ones(channels), bias, module.copies)
+    pending.steps.append(module)
+    return Value(node, pending.out_shape, pending)
+
+
+def number(b: Builder, call: Call, value: Value) -> Value:
+    """A value and a number, added, subtracted, multiplied or divided."""
+    node, name = call.node, call.operation.name
+    one, two = (*node.args, *node.kwargs.values())[:2]
+    if call.kind is not Kind.ELEMENTWISE or len(node.args) + len(node.kwargs) != 2:
+        raise b.refuse(node, "two tensors are packed where they are added, other ways to join them not")
+    first = isinstance(one, fx.Node)
+    k = two if first else one
+    if not isinstance(k, int | float) or isinstance(k, bool):
+        raise b.refuse(node, "it is joined with something that is not written as a number")
+    if name == "div" and (not first or k == 0):
+        raise b.refuse(node, "a number divided by values, or values by zero, cannot be packed")
+    steps = {
+        "add": (1.0, k),
+        "sub": (1.0, -k) if first else (-1.0, k),
+        "mul": (k, 0.0),
+        "div": (1 / k if k else 0.0, 0.0),
+    }
+    slope, offset = (torch.tensor(v, dtype=torch.float64) for v in steps[name])
+    pending = b.start(value, node.name)
+    channels = pending.out_shape[0]
+    b.affine(pending, slope.expand(channels), offset.expand(channels), 1)
+    pending.steps.append(lambda x: x * slope + offset)
+    return Value(node, value.shape, pending)
+
+
+def relu(b: Builder, call: Call, value: Value) -> Value:
+    node = call.node
+    pending = value.pending
+    if pending is None or pending.relu or len(b.users(value.node)) > 1:
+        pending = b.start(value, node.name)
+    pending.relu = True
+    pending.steps.append(torch.relu)
+    return Value(node, value.shape, pending)
+
+
+def add(b: Builder, call: Call, value: Value) -> Value:
+    if call.kind is Kind.ELEMENTWISE:
+        return number(b, call, value)
+    node = call.node
+    first, second = b.values[call.sources[0]], b.values[call.sources[-1]]
+    if call.kind is not Kind.ADD and not (call.sources[0] is call.sources[-1] and call["alpha"] == 1):
+        raise b.refuse(node, "an addition is packed for two tensors of the same shape only")
+    if first.shape != second.shape or b.shape(node)[1:] != b.shape(first.node)[1:]:
+        raise b.refuse(node, "an addition is packed for two tensors of the same shape only")
+
+    def open_to_add(v: Value) -> bool:
+        p = v.pending
+        alone = len(b.users(v.node)) == 1 and first is not second
+        return p is not None and p.plain and p.pool is None and alone
+
+    if not open_to_add(first):
+        first, second = second, first
+    if open_to_add(second) and second.pending is not None and second.pending.reach is not None:
+        first, second = second, first  # the one-bit layer takes the other in
+    other = b.floats(second)
+    pending = b.start(first, node.name)
+    pending.residual = other
+    return Value(node, first.shape, pending)
+
+
+def _wide(b: Builder, call: Call) -> Any:
+    """The float64 copy of a call's module."""
+    return b.wide.get_submodule(str(call.node.target))

@@ -1,0 +1,204 @@
+"""How pools, slices, padding and concatenation become part of a program. Each rule: (builder, call, value) -> value.
+
+Bits stay bits as far as possible; where they go through floats on the way, as in a concatenation, the analysis knows
+that the value is binary still, and a one-bit layer after it turns it back into bits.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import fx
+
+from binaryduo.engine.program import Code, Op, Storage
+from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.operations import Call, Kind
+from binaryduo.graph.reshapes import reduced_dims
+from binaryduo.nn.copies import AverageCopies
+from binaryduo.packing.builder import Builder, Value
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """PyTorch's way of giving two numbers as one.
+
+    >>> pair(2), pair((1, 2)), pair([3])
+    ((2, 2), (1, 2), (3, 3))
+    """
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return (int(values[0]), int(values[-1]))
+
+
+def identity(b: Builder, call: Call, value: Value) -> Value:
+    return value
+
+
+def dropout(b: Builder, call: Call, value: Value) -> Value:
+    if call.module is None and call["training"] is not False:
+        raise b.refuse(call.node, "it drops values in evaluation too: pass training=self.training")
+    return value
+
+
+def flatten(b: Builder, call: Call, value: Value) -> Value:
+    shape, c, h, w = b.shape(call.node), *value.shape
+    if tuple(shape[1:]) in ((c * h * w,), (c, h, w)):
+        return b.alias(call.node, value)
+    raise b.refuse(call.node, f"a reshape to {tuple(shape)} is not a flattening of one image's values")
+
+
+# --- pools ------------------------------------------------------------------------------------------------
+
+
+def max_pool(b: Builder, call: Call, value: Value) -> Value:
+    if call["ceil_mode"] or call["return_indices"] or pair(call["dilation"]) != (1, 1):
+        raise b.refuse(call.node, "ceil_mode, dilation and return_indices are not supported")
+    return _max_pool(b, call.node, value, _window(b, call, Code.MAX_POOL))
+
+
+def average_pool(b: Builder, call: Call, value: Value) -> Value:
+    if call["ceil_mode"]:
+        raise b.refuse(call.node, "ceil_mode is not supported")
+    if call["divisor_override"] is not None or not (
+        call["count_include_pad"] or pair(call["padding"]) == (0, 0)
+    ):
+        raise b.refuse(call.node, "a divisor other than the whole window is not supported")
+    return b.to_float(call.node, value, _window(b, call, Code.AVERAGE_POOL))
+
+
+def adaptive_max_pool(b: Builder, call: Call, value: Value) -> Value:
+    return _max_pool(b, call.node, value, _even_window(b, call, value, Code.MAX_POOL))
+
+
+def adaptive_average_pool(b: Builder, call: Call, value: Value) -> Value:
+    return b.to_float(call.node, value, _even_window(b, call, value, Code.AVERAGE_POOL))
+
+
+def mean(b: Builder, call: Call, value: Value) -> Value:
+    """A mean over all pixels: x.mean((2, 3)), in any way of writing it."""
+    if len(call.shapes[0]) != 4 or set(reduced_dims(call)) != {2, 3}:
+        raise b.refuse(call.node, "a mean is packed over both dimensions of an image's pixels, (2, 3), only")
+    return adaptive_average_pool(b, call, value)
+
+
+def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
+    shape = b.image_shape(node)
+    if value.bits >= 0:
+        copies = b.program.tensors[value.bits].copies
+        out = b.tensor(node.name, Storage.BITS, shape, copies)
+        b.program.ops.append(replace(op, input=value.bits, out_bits=out))
+        return Value(node, shape, bits=out)
+    pending, single = value.pending, len(b.users(value.node)) == 1
+    if pending is not None and single and not pending.steps and pending.plain and pending.pool is None:
+        return Value(node, shape, replace(pending, pool=op, pooled=shape))
+    return b.to_float(node, value, op)
+
+
+def _window(b: Builder, call: Call, code: Code) -> Op:
+    """A pool over windows of a given size."""
+    if not call.literal("kernel_size", "stride", "padding"):
+        raise b.refuse(call.node, "its window must be given in numbers")
+    kernel = pair(call["kernel_size"])
+    stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"])
+    return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=stride, padding=pair(call["padding"]))
+
+
+def _even_window(b: Builder, call: Call, value: Value, code: Code) -> Op:
+    """A pool to a given size whose windows are all alike."""
+    (c, h, w), shape = value.shape, b.shape(call.node)
+    rows, columns = shape[2:] if len(shape) == 4 else (1, 1)
+    if h % rows or w % columns:
+        raise b.refuse(call.node, f"its windows on ({c}, {h}, {w}), to {shape[1:]}, are not all of one size")
+    kernel = (h // rows, w // columns)
+    return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=kernel, padding=(0, 0))
+
+
+# --- channels ---------------------------------------------------------------------------------------------
+
+
+def average_copies(b: Builder, call: Call, value: Value) -> Value:
+    module = call.module
+    assert isinstance(module, AverageCopies)
+    if module.dim != 1 or (len(b.shape(call.node)) == 2 and value.shape[1:] != (1, 1)):
+        raise b.refuse(call.node, "copies of a flattened image are not supported")
+    listed = None if module.index is None else module.index.numpy().astype(np.uint32)
+    op = Op(str(call.node.target), Code.MEAN_COPIES, -1, copies=module.copies, weights=listed)
+    return b.to_float(call.node, value, op)
+
+
+def select(b: Builder, call: Call, value: Value) -> Value:
+    """Some channels in some order are the mean over one copy; every k-th pixel is a pool over windows of one."""
+    node = call.node
+    if call.kind is Kind.SELECT:
+        if len(b.shape(node)) == 2 and value.shape[1:] != (1, 1):
+            raise b.refuse(node, "values of a flattened image cannot be selected")
+        listed = np.array(selected_channels(call), np.uint32)
+        return b.to_float(node, value, Op(b.name_of(node), Code.MEAN_COPIES, -1, weights=listed))
+    if 0 in call.shape:
+        raise b.refuse(node, "it selects nothing")
+    if call.operation.name != "slice" or call.kind is not Kind.POOL:
+        raise b.refuse(
+            node, "channels, or every k-th pixel of all channels, can be selected, other parts not"
+        )
+    strides = _pixel_strides(b, call)
+    if max(strides, default=1) == 1:
+        return b.alias(node, value)
+    return _max_pool(
+        b, node, value, Op(b.name_of(node), Code.MAX_POOL, -1, kernel=(1, 1), stride=pair(strides))
+    )
+
+
+def _pixel_strides(b: Builder, call: Call) -> tuple[int, ...]:
+    """The steps of a slice over the pixels, if it takes every k-th of all rows and columns."""
+    rank, index = len(call.shapes[0]), call["index"]
+    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
+    if Ellipsis in parts:
+        at = parts.index(Ellipsis)
+        parts[at : at + 1] = [slice(None)] * (rank - len(parts) + 1)
+    parts += [slice(None)] * (rank - len(parts))
+    pixels = [
+        p.indices(n) if isinstance(p, slice) else None
+        for p, n in zip(parts[2:], call.shapes[0][2:], strict=False)
+    ]
+    whole = [
+        p is not None and (p[0], p[1]) == (0, n) for p, n in zip(pixels, call.shapes[0][2:], strict=False)
+    ]
+    if len(parts) != rank or not all(whole):
+        raise b.refuse(
+            call.node, "channels, or every k-th pixel of all channels, can be sliced, other parts not"
+        )
+    return tuple(p[2] for p in pixels if p is not None)
+
+
+def pad_channels(b: Builder, call: Call, value: Value) -> Value:
+    node, front = call.node, 0
+    if "pad" in call.arguments and call.literal("pad") and not any(call["pad"]):
+        return b.alias(node, value)
+    if call.kind is not Kind.PAD:
+        raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+    if call.module is None:
+        pads = list(call["pad"]) if call.literal("pad") else []
+        if len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
+            raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+        front = pads[4]
+    if b.image_shape(node)[0] < value.shape[0]:
+        raise b.refuse(node, "it takes channels away")
+    return b.to_float(node, value, Op(b.name_of(node), Code.PAD_CHANNELS, -1, channels=front))
+
+
+def concatenate(b: Builder, call: Call, value: Value) -> Value:
+    node, shape = call.node, b.shape(call.node)
+    values = [b.values[n] for n in call.sources]
+    if call["dim"] not in (1, 1 - len(shape)):
+        raise b.refuse(node, "tensors are concatenated along their channels only")
+    if len(shape) == 2 and any(v.shape[1:] != (1, 1) for v in values):
+        raise b.refuse(node, "flattened images cannot be concatenated")
+    if len(values) == 1:
+        return b.alias(node, values[0])
+    source, size = b.floats(values[0]), values[0].shape
+    for i, part in enumerate(values[1:]):
+        other = b.floats(part)
+        size = (size[0] + part.shape[0], *size[1:])
+        name = node.name if i == len(values) - 2 else f"{node.name}.{i}"
+        out = b.tensor(name, Storage.FLOAT, size)
+        b.program.ops.append(Op(node.name, Code.CONCAT, source, residual=other, out_float=out))
+        source = out
+    return Value(node, size, stored=source)

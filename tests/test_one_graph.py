@@ -1,0 +1,158 @@
+"""One graph for everything: every verb reads the same table, and they agree on what they read."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import binaryduo as bd
+from binaryduo.engine.program import Code
+from binaryduo.graph.analysis import analyse
+from binaryduo.graph.operations import Kind
+from binaryduo.graph.table import TABLE
+from binaryduo.packing.lowering import rule_of
+from tests import zoo, zoo_odd  # noqa: F401 (registers its networks)
+from tests.engine.test_pack import trained_like
+from tests.zoo import ZOO
+
+WAYS: dict[str, Any] = {
+    "slice": lambda x: x[:, 4:12],
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "split": lambda x: x.split([8, 8], 1)[0],
+    "narrow": lambda x: x.narrow(1, 3, 8),
+    "roll": lambda x: torch.roll(x, 3, 1)[:, :8],
+    "flip": lambda x: x.flip(1)[:, 8:],
+    "shuffle": lambda x: x.view(-1, 2, 8, 6, 6).transpose(1, 2).reshape(-1, 16, 6, 6)[:, :8],
+    "zero channels": lambda x: F.pad(x[:, :6], (0, 0, 0, 0, 1, 1)),
+    "pixels": lambda x: x[:, :8, ::2, ::2],
+}
+
+
+class Moved(nn.Module):
+    """Bits that are moved about in front of a one-bit layer."""
+
+    def __init__(self, way: str, levels: int = 2) -> None:
+        super().__init__()
+        self.way = way
+        self.first, self.norm = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16)
+        self.act = bd.nn.QuantAct(levels)
+        self.layer, self.norm2 = bd.nn.BinaryConv2d(8, 12, 3, padding=1), nn.BatchNorm2d(12)
+        self.act2, self.head = bd.nn.QuantAct(levels), nn.Linear(12, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = WAYS[self.way](self.act(self.norm(self.first(x))))
+        return self.head(self.act2(self.norm2(self.layer(x))).mean((2, 3)))
+
+
+def binary_in_file(path: Path) -> set[str]:
+    return {op.name for op in bd.load(path).program.ops if op.code == Code.BINARY_CONV}
+
+
+def binary_in_cost(model: nn.Module, example: Any) -> set[str]:
+    return {layer.name.split(".")[0] for layer in bd.cost(model, example).layers if layer.binary}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_cost_and_pack_agree_behind_whatever_moves_bits(way: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = trained_like(Moved(way)), torch.randn(4, 3, 6, 6)
+    bd.pack(model, x, tmp_path / "net.duo", verbose=False)
+    assert binary_in_cost(model, x) == binary_in_file(tmp_path / "net.duo") == {"layer"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_bits_stay_bits_when_decoupled(way: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = trained_like(Moved(way, levels=3)), torch.randn(4, 3, 6, 6)
+    binary = bd.decouple(model, x)
+    assert binary_in_cost(binary, x) == {"layer"}
+    bd.pack(binary, x, tmp_path / "net.duo", verbose=False)
+    assert len(binary_in_file(tmp_path / "net.duo")) == 1
+    doubles = model.double().eval()(x.double())
+    assert (doubles - bd.decouple(model, x.double()).eval()(x.double())).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("way", ["slice", "chunk", "split"])
+def test_neighbouring_channels_are_narrowed(way: str) -> None:
+    coupled = bd.couple(Moved(way), torch.randn(2, 3, 6, 6))
+    assert coupled.first.out_channels < 16
+    assert coupled.layer.in_channels < 8
+    coupled(torch.randn(2, 3, 6, 6))
+
+
+@pytest.mark.parametrize("name", sorted(ZOO))
+def test_cost_and_pack_agree_on_which_layers_are_binary(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, example = ZOO[name](2)
+    for module in model.modules():  # a zoo of one-bit layers
+        if type(module) in (nn.Conv2d, nn.Linear):
+            module.__class__ = bd.nn.BinaryConv2d if type(module) is nn.Conv2d else bd.nn.BinaryLinear
+    try:
+        bd.pack(model.eval(), example, tmp_path / "net.duo", verbose=False)
+    except bd.BinaryDuoError:
+        return  # refused by name: there is no file to compare with
+    layers = {str(n.target): n.name for n in analyse(model, example).of_kind(Kind.LAYER)}
+    counted = {layer.name for layer in bd.cost(model, example).layers if layer.binary}
+    for layer, node in layers.items():  # a grouped layer is written as one operation for each group
+        others = (f"{node}_group_", f"{node}_padded_")
+        written = [n for n in binary_in_file(tmp_path / "net.duo") if n == layer or n.startswith(others)]
+        assert bool(written) == (layer in counted), layer
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE if row.lower is not None], ids=lambda row: row.name)
+def test_every_row_names_a_rule_that_exists(row: Any) -> None:
+    assert callable(rule_of(row.lower))
+
+
+def test_a_meaning_stands_in_one_row() -> None:
+    written = [w for row in TABLE for w in (*row.functions, *row.methods)]
+    assert len(written) == len(set(map(id, (w for w in written if not isinstance(w, str))))) + len(
+        {w for w in written if isinstance(w, str)}
+    )
+
+
+def test_a_padded_average_is_one_kind_however_it_is_written() -> None:
+    class Functional(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.avg_pool2d(x, 3, 1, 1, False, False)
+
+    for padded, kind in ((True, Kind.WEIGHTED), (False, Kind.POOL)):
+        module = nn.Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=padded))
+        found = {i.kind for i in analyse(module, torch.zeros(1, 2, 4, 4)).info.values()}
+        assert kind in found
+    assert Kind.POOL in {i.kind for i in analyse(Functional(), torch.zeros(1, 2, 4, 4)).info.values()}
+
+
+PICKLED = """
+import pickle, sys, torch, binaryduo as bd
+model, x, wanted = torch.load(sys.argv[1], weights_only=False)
+assert torch.equal(model(x), wanted)
+assert type(model).__name__ == "Moved"
+bd.pack(model, x, sys.argv[2], verbose=False)
+model.train()(x).sum().backward()
+print("fine")
+"""
+
+
+def test_a_rewritten_model_is_saved_and_goes_on_in_another_process(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 3, 6, 6)
+    binary = bd.decouple(trained_like(Moved("shuffle", levels=3)), x).eval()
+    assert "selection_0" in dict(binary.named_children())  # forward() had to be rewritten
+    again = pickle.loads(pickle.dumps(binary))
+    assert torch.equal(again(x), binary(x))
+    assert type(again) is type(binary)
+    torch.save((binary, x, binary(x).detach()), tmp_path / "net.pt")
+    done = subprocess.run(
+        [sys.executable, "-c", PICKLED, str(tmp_path / "net.pt"), str(tmp_path / "net.duo")],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert done.stdout == "fine\n", done.stderr
