@@ -25,6 +25,7 @@ PUBLIC = {
         "training",
     ],
     "binaryduo.nn": [
+        "BinaryConv1d",
         "BinaryConv2d",
         "BinaryLinear",
         "QuantAct",

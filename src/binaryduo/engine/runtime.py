@@ -90,7 +90,7 @@ class PackedModel:
         return int(self._native.workspace_bytes)
 
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
-        """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be.
+        """Logits (N, classes) for images (N, C, H, W) or sequences (N, C, T), converted to float32 if need be.
 
         A model that gives images, as a segmentation does, returns (N, C, H, W). What is not one array of finite
         numbers is refused with ArgumentError.
@@ -99,6 +99,8 @@ class PackedModel:
         form = self.program.meta.get("output")
         if form == "flat":
             return result.reshape(len(result), math.prod(result.shape[1:]))
+        if form == "sequence":
+            return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
         return result[:, :, None, None] if form == "image" and result.ndim == 2 else result
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
@@ -126,8 +128,11 @@ class PackedModel:
         array = as_numbers(images, "images", ArgumentError)
         if array.ndim == 2 and self.input_shape[1:] == (1, 1):
             array = array[:, :, None, None]
+        if array.ndim == 3 and self.program.meta.get("input") == "sequence":
+            array = array[:, :, None]
         if array.ndim != 4 or array.shape[1:] != self.input_shape:
-            expected = " × ".join(str(n) for n in self.input_shape)
+            sequence = self.program.meta.get("input") == "sequence"
+            expected = " × ".join(str(n) for n in (self.input_shape[::2] if sequence else self.input_shape))
             raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
         if self.check_finite and not np.isfinite(array).all():
             first = int(np.flatnonzero(~np.isfinite(array).all(axis=(1, 2, 3)))[0])
