@@ -30,6 +30,10 @@ void use_pool_of(RunTask other);
 
 template <typename Work>
 void share(size_t threads, size_t items, Work&& work) {
+    if (threads < 2 || items < 2) {  // here, so that the compiler sees through the call
+        for (size_t item = 0; item < items; ++item) work(item, size_t(0));
+        return;
+    }
     using Plain = typename std::remove_reference<Work>::type;
     run_on_threads(
         threads, items,

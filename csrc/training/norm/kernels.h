@@ -20,7 +20,7 @@ namespace {
 #include "../../common/vectors.h"
 
 constexpr long BLOCK = 64;  // rows whose sums are taken in float
-constexpr long MOST_PIECES = 64;
+constexpr long MOST_PIECES = 16;
 
 inline Floats8 all(float value) { return Floats8{} + value; }
 
