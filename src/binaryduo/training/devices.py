@@ -11,6 +11,7 @@ from torch import nn
 from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.training.recipe import Loop, Stage
 
+MOMENTUM = 0.9  # of "sgd"
 PRECISIONS: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 # What gloo and NCCL say when the process at the other end is gone.
@@ -60,15 +61,18 @@ def process_lost(error: RuntimeError) -> ProcessLost | None:
 
 
 def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
-    """AdamW (decoupled decay) or Adam (L2 decay); vectors, such as biases and BN, are not decayed."""
+    """AdamW (decoupled decay), Adam or SGD with momentum (L2 decay); vectors (biases, BN) are not decayed."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": stage.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
+    groups = [group for group in groups if group["params"]]
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-    return kind([group for group in groups if group["params"]], lr=stage.lr, fused=fused)
+    if stage.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=stage.lr, momentum=MOMENTUM, fused=fused)
+    kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=stage.lr, fused=fused)
 
 
 def agreed(fabric: Fabric, wish: bool) -> bool:
