@@ -1,6 +1,7 @@
 """Processes and devices: one process by itself, or one of many under torchrun."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -73,6 +74,19 @@ def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
         return torch.optim.SGD(groups, lr=stage.lr, momentum=MOMENTUM, fused=fused)
     kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=stage.lr, fused=fused)
+
+
+def called_optimizer(make: Callable[[Any], Any], model: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer that a user's function makes of the parameters that are trained."""
+    found = make([p for p in model.parameters() if p.requires_grad])
+    if not isinstance(found, torch.optim.Optimizer):
+        raise ArgumentError(
+            f"optimizer= must be a function of the parameters that gives a torch optimizer, and gave a "
+            f"{type(found).__name__}: for example lambda p: torch.optim.SGD(p, lr=0.1)"
+        )
+    if isinstance(found, torch.optim.LBFGS):
+        raise ArgumentError("LBFGS computes the loss several times a step, which this loop does not do")
+    return found
 
 
 def agreed(fabric: Fabric, wish: bool) -> bool:

@@ -262,7 +262,19 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: "str | Path") -> Recipe:
     """Read a recipe file; keys that are left out have their defaults."""
-    return from_dict(Recipe, read_keys(path, "the recipe"))
+    values = read_keys(path, "the recipe")
+    refuse_own(values, Path(path))
+    return from_dict(Recipe, values)
+
+
+def refuse_own(recipe: dict[str, Any], path: Path) -> None:
+    """Refuse to build a network from the record of a user's own model."""
+    part = recipe.get("model")
+    if isinstance(part, dict) and "class" in part:
+        raise ArgumentError(
+            f"{path} is of a model of your own ({part['class']}), which only your code can build: build it in "
+            "Python, fill it with bd.training.load_weights(model, folder), and use bd.training.evaluate or bd.pack"
+        )
 
 
 def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:

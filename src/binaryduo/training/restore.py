@@ -12,7 +12,7 @@ from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.evaluation import evaluate
-from binaryduo.training.recipe import Recipe, from_yaml
+from binaryduo.training.recipe import Recipe, from_yaml, refuse_own
 from binaryduo.transform.decoupling import decouple
 
 
@@ -53,6 +53,10 @@ def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Reci
     )
     if kept is None:
         raise CheckpointError(f"{stage} holds no checkpoint yet")
+    if (
+        kept.run is not None and kept.run.get("verb") == "fit"
+    ):  # of an earlier version, which recorded a network
+        refuse_own({"model": {"class": "trained by fit"}}, stage)
     checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))
     return model.eval(), recipe, data, kept.path
 
