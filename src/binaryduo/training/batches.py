@@ -24,15 +24,17 @@ def mapped(part: Any, change: Callable[[Tensor], Any]) -> Any:
     return part
 
 
-def moved(part: Any, like: Tensor) -> Any:
-    """On the device of a parameter; real numbers, and images of bytes, in its type; indices and masks as they are.
+def moved(part: Any, like: Tensor, images: bool = True) -> Any:
+    """On the device of a parameter; real numbers in its type; indices and masks as they are.
+
+    Bytes are pixels, and become numbers too, where the tensors are `images`; among targets they are labels.
 
     >>> [t.dtype for t in moved((torch.zeros(1).double(), torch.tensor([7])), torch.zeros(1))]
     [torch.float32, torch.int64]
     """
 
     def move(tensor: Tensor) -> Tensor:
-        number = tensor.is_floating_point() or tensor.dtype == torch.uint8
+        number = tensor.is_floating_point() or (images and tensor.dtype == torch.uint8)
         return tensor.to(like.device, like.dtype if number else tensor.dtype, non_blocking=True)
 
     return mapped(part, move)

@@ -55,7 +55,7 @@ def sums_over(
     plan = Plan(batch=batch - batch % world, train=False, rank=rank, world=world)
     for inputs, target, unreadable in split.batches(plan):
         output = call(model, moved(inputs, like))
-        target = task.targets(output, moved(target, like))
+        target = task.targets(output, moved(target, like, images=False))
         if task.loss is None:
             counts.loss += float(F.cross_entropy(output, target, reduction="sum", ignore_index=IGNORED))
         if unreadable and (task.loss is not None or task.functions or task.objects):

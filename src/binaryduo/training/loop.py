@@ -264,7 +264,7 @@ class Trainer:
         for group, rate in zip(groups, rates, strict=True):
             group["lr"] = rate
         like = next(self.model.parameters())
-        inputs, target = moved(batch.images, like), moved(batch.labels, like)
+        inputs, target = moved(batch.images, like), moved(batch.labels, like, images=False)
         images_now = examples(target, inputs) * self.fabric.world_size
         with self.context:
             output = call(self.forward, inputs)

@@ -158,7 +158,7 @@ def _trial_step(trainer: "Trainer") -> Callable[[Callable[[Tensor], Tensor]], No
         trainer.model.train()
         with trainer.fabric.autocast():
             output = call(forward, moved(batch.images, like))
-            target = trainer.task.targets(output, moved(batch.labels, like))
+            target = trainer.task.targets(output, moved(batch.labels, like, images=False))
             loss = trainer.task.training_loss(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         for parameter in trainer.model.parameters():
