@@ -12,7 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binaryduo.errors import ArgumentError, BinaryDuoError, CheckpointError
-from binaryduo.training import Loop, Recipe, Stage, checkpoint, duo, fit, from_yaml, train, with_settings
+from binaryduo.training import (
+    Loop,
+    Recipe,
+    Stage,
+    checkpoint,
+    duo,
+    fit,
+    from_yaml,
+    to_yaml,
+    train,
+    with_settings,
+)
 from binaryduo.training.identity import (
     CHANGEABLE,
     FREE,
@@ -147,6 +158,24 @@ def test_a_free_setting_may_differ(tmp_path: Path) -> None:
     recipe.write_text(recipe.read_text().replace("checkpoint_steps: 4", "checkpoint_steps: 1"))
     edited = edited_settings(recipe)
     assert tiny.same(whole, started(tmp_path / "part", True, *edited))
+
+
+def test_a_folder_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    """It named, for a user's own model, a network and a data set that nobody had said, and counted no metrics."""
+    whole = started(tmp_path / "whole")
+    started(tmp_path / "part")
+    cut(tmp_path / "part")
+    before = Recipe(train=STAGE, loop=LOOP)
+    (tmp_path / "part" / "recipe.yaml").write_text(to_yaml(before))
+    for path in (tmp_path / "part" / "checkpoints").glob("step-*.json"):
+        kept = checkpoint.read(path)
+        assert kept.run is not None
+        state = {**kept.state}
+        for sums in ("epoch_counts", "window"):
+            state[sums] = {key: state[sums][key] for key in ("loss", "top1", "top5", "images", "unreadable")}
+        run = {**kept.run, "settings": decisive(before, "fit")}
+        checkpoint.write(path.parent, path.stem, kept.tensors, state, run)
+    assert tiny.same(whole, started(tmp_path / "part", resume=True))
 
 
 def test_a_deliberate_change_is_said_recorded_and_kept(

@@ -1,6 +1,7 @@
 """A task of one's own: regression, several labels, several inputs and outputs, other losses, metrics and optimizers."""
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,11 +315,11 @@ def test_a_stream_is_given_its_length(tmp_path: Path) -> None:
         ({"loss": lambda o, t: (o - t) ** 2}, r"gives float32 \(8, 1\), and one number is needed"),
         ({"metrics": [F.l1_loss]}, "metrics must be a dictionary"),
         ({"metrics": {"loss": F.l1_loss}}, "a metric cannot be called 'loss'"),
-        ({"metrics": {"mae": 3}}, "the metric 'mae' is a int"),
+        ({"metrics": {"mae": 3}}, "the metric 'mae' is of type int"),
         ({"metrics": {"mae": lambda o, t: o - t}}, r"the metric 'mae' gives float32 \(8, 1\)"),
         ({"metrics": {"ratio": lambda o, t: float("nan")}}, "the metric 'ratio' is nan on a batch"),
         ({"metrics": {"whole": MeanAbsolute()}}, "is measured on the test split, and there is none"),
-        ({"optimizer": lambda p: 3}, "gives a torch optimizer, and gave a int"),
+        ({"optimizer": lambda p: 3}, "gives a torch optimizer, and gave one of type int"),
         ({"optimizer": torch.optim.LBFGS}, "LBFGS computes the loss several times"),
     ],
 )
@@ -354,6 +355,14 @@ def test_layers_of_three_dimensions_train(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv3d(1, 2, 2), nn.Flatten(), nn.Linear(16, 2))
     data = [(torch.rand(4, 1, 3, 3, 3), torch.arange(4) % 2)]
     assert fit(model, data, data, Stage(epochs=1), LOOP, tmp_path).steps == 1
+
+
+def test_a_mended_call_begins_in_the_same_folder(tmp_path: Path) -> None:
+    data = loader(X, X.sum(1, keepdim=True))
+    with pytest.raises(ArgumentError, match="pass loss="):
+        fit(nn.Sequential(Net()), data, None, STAGE, LOOP, tmp_path)
+    assert fit(Net(), data, None, STAGE, LOOP, tmp_path, loss=F.mse_loss).steps == 9
+    assert json.loads((tmp_path / "model.json").read_text())["class"] == "Net"
 
 
 def test_the_wrong_loss_is_not_continued(tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ class LoaderSplit:
 
     def __init__(self, loader: Iterable[Any], steps: int | None = None) -> None:
         if not hasattr(loader, "__iter__"):
-            raise DataError(f"a {type(loader).__name__} is no loader: give an iterable of (inputs, targets)")
+            raise DataError(
+                f"an object of type {type(loader).__name__} is no loader: give an iterable of (inputs, targets)"
+            )
         if steps is not None and steps < 1:
             raise ArgumentError(f"steps must be at least 1, not {steps}")
         self.loader = loader

@@ -73,4 +73,4 @@ def described(part: Any) -> str:
         return "a dict of " + ", ".join(f"{key!r}: {described(value)}" for key, value in part.items())
     if isinstance(part, tuple | list):
         return f"a {type(part).__name__} of " + ", ".join(map(described, part))
-    return f"a {type(part).__name__}"
+    return f"an object of type {type(part).__name__}"

@@ -102,6 +102,12 @@ def save_step(
     return path
 
 
+def remove_beginning(folder: Path) -> None:
+    """Remove the checkpoint from before the first step: nothing was trained."""
+    (folder / "step-000000000.json").unlink(missing_ok=True)
+    _remove_orphans(folder)
+
+
 def keep_best(folder: Path, step: int | None) -> None:
     """Remove the networks that were the best before the one of this step."""
     for path in folder.glob("best-*.json"):

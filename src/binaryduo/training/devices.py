@@ -81,7 +81,7 @@ def called_optimizer(make: Callable[[Any], Any], model: nn.Module) -> torch.opti
     found = make([p for p in model.parameters() if p.requires_grad])
     if not isinstance(found, torch.optim.Optimizer):
         raise ArgumentError(
-            f"optimizer= must be a function of the parameters that gives a torch optimizer, and gave a "
+            f"optimizer= must be a function of the parameters that gives a torch optimizer, and gave one of type "
             f"{type(found).__name__}: for example lambda p: torch.optim.SGD(p, lr=0.1)"
         )
     if isinstance(found, torch.optim.LBFGS):

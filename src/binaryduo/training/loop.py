@@ -23,7 +23,7 @@ from binaryduo._common.progress import say
 from binaryduo._common.stopping import RunInterrupted, StopRequest
 from binaryduo.data import Batch, Plan, Split
 from binaryduo.data.order import derived_seed, seed_all
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
 from binaryduo.training import checkpoint, nonfinite, schedule, synced_norm
 from binaryduo.training.batches import call, moved
@@ -199,8 +199,15 @@ class Trainer:
             self._save()  # whatever was measured is not measured again
         with self.stop, self.display:
             self.display.begin(state.step, total)
-            while state.step < total:
-                self._epoch(total)
+            try:
+                while state.step < total:
+                    self._epoch(total)
+            except (BinaryDuoError, TypeError, ValueError, RuntimeError):
+                if state.step == 0 and found is None and self.metrics is not None:
+                    checkpoint.remove_beginning(
+                        self.checkpoints
+                    )  # a mended call may begin in the same folder
+                raise
 
     def _setup(self, found: checkpoint.Checkpoint | None) -> None:
         """Put model and optimizer on their devices, and into the state of the checkpoint."""
@@ -294,7 +301,7 @@ class Trainer:
         """Write model.json from the first batch, once in the life of a folder."""
         self.describes = False
         path = self.folder / "model.json"
-        if self.fabric.is_global_zero and not path.exists():
+        if self.fabric.is_global_zero and (self.state.step == 0 or not path.exists()):
             content = describe_model(self.model, moved(batch.images, a_parameter(self.model)))
             write_synced(path, (json.dumps(content, indent=1) + "\n").encode())
 

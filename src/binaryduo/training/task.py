@@ -55,12 +55,12 @@ class Task:
         metrics = {} if metrics is None else metrics
         if loss is not None and not callable(loss):
             raise ArgumentError(
-                f"loss must be a function of (output, target), not a {type(loss).__name__}: "
+                f"loss must be a function of (output, target), not of type {type(loss).__name__}: "
                 "for example torch.nn.functional.mse_loss"
             )
         if not isinstance(metrics, Mapping):
             raise ArgumentError(
-                f"metrics must be a dictionary of names and functions of (output, target), not a "
+                f"metrics must be a dictionary of names and functions of (output, target), not of type "
                 f"{type(metrics).__name__}"
             )
         self.loss, self.accuracy = loss, loss is None
@@ -74,7 +74,7 @@ class Task:
                 )
             if not callable(metric) and name not in self.objects:
                 raise ArgumentError(
-                    f"the metric {name!r} is a {type(metric).__name__}: give a function of (output, target), or "
+                    f"the metric {name!r} is of type {type(metric).__name__}: give a function of (output, target), or "
                     "an object with update, compute and reset"
                 )
         self.monitor, self.direction = self._decided(monitor, direction)

@@ -52,4 +52,6 @@ def duo(*arguments: Any, **options: Any) -> Any:
         return duo_of_recipe(*arguments, **options)
     if isinstance(first, nn.Module):
         return duo_of_model(*arguments, **options)
-    raise ArgumentError(f"duo needs a model (nn.Module) or a recipe first, not a {type(first).__name__}")
+    raise ArgumentError(
+        f"duo needs a model (nn.Module) or a recipe first, not one of type {type(first).__name__}"
+    )
