@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.sources import next_step
+
 data_app = typer.Typer(help="List, get and verify data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name from `binaryduo data list`.")]
@@ -21,6 +23,7 @@ def list_sets() -> None:
     from binaryduo.data.cache import cache_dir
 
     table = Table("name", "what", "source", "download", "here")
+    table.columns[0].no_wrap = True  # a name that is cut off cannot be typed
     for entry in ENTRIES:
         here = entry.source == "inside the package" or (cache_dir() / entry.name / "checksums.json").exists()
         table.add_row(entry.name, entry.what, entry.source, entry.size, "yes" if here else "")
@@ -36,6 +39,7 @@ def get(name: Name, root: Root = None) -> None:
     print(
         f"{name}: {len(found.train)} training and {len(found.test)} test images, {found.num_classes} classes"
     )
+    next_step(f"binaryduo duo --data {name}" + ("" if root is None else f" --root {root}"))
 
 
 @data_app.command("verify")

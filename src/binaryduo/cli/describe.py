@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.sources import next_step
+
 
 def describe(
     path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
@@ -51,3 +53,4 @@ def describe(
             highlight=False,
             markup=False,
         )
+    next_step(f"binaryduo run {path} IMAGE.png")

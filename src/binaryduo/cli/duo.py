@@ -7,6 +7,7 @@ import typer
 
 from binaryduo.cli import options as o
 from binaryduo.cli.network_options import Levels
+from binaryduo.cli.sources import next_step
 
 
 @o.stoppable
@@ -60,7 +61,7 @@ def duo(
     if resume:
         resolved = o.resolve(recipe, shortcuts, settings, folder)
     if minutes is not None:
-        resolved = with_minutes(resolved, minutes, two_stages=True)
+        resolved = o.checked(with_minutes(resolved, minutes, two_stages=True))
     if show:
         print(to_yaml(resolved), end="")
         return
@@ -91,3 +92,4 @@ def duo(
         f"decoupling: {result.changed_predictions} of {result.test_images} predictions changed; "
         f"{flips['flips']} of {flips['activations']} activations flipped on {flips['images']} images"
     )
+    next_step(f"binaryduo pack {folder} net.duo", f"binaryduo report {folder}")

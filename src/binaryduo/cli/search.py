@@ -7,8 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from binaryduo.cli import options as o
+from binaryduo.cli.network_options import parse_levels
+from binaryduo.cli.sources import next_step
 
 Text = str | None
+UNASKED = 20  # trainings that a search begins without --yes
 
 
 @o.stoppable
@@ -40,6 +43,12 @@ def search(
     lr: Annotated[Text, typer.Option(help="Learning rates: low:high:count, or values with commas.")] = None,
     finetune_weight_decay: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
     finetune_lr: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
+    network: o.Network = None,
+    width: o.Width = None,
+    levels: Annotated[
+        Text, typer.Option(help="Activation levels of every case that names none; `none`: full precision.")
+    ] = None,
+    data: o.DataName = None,
     repeats: Annotated[
         int | None, typer.Option(help="Trainings of each setting, each with its seed.")
     ] = None,
@@ -78,6 +87,9 @@ def search(
     only_results: Annotated[
         bool, typer.Option("--results", help="Write tables, pictures and recipes of what there is, and stop.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help=f"Begin even if it means more than {UNASKED} trainings.")
+    ] = False,
     settings: o.Settings = None,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved search as YAML and stop.")] = False,
 ) -> None:
@@ -85,21 +97,19 @@ def search(
 
     The search's folder holds a run folder for each trial, results.json, contour pictures and the best
     settings as recipes for `train` and `duo`. Further machines join with the same command and
-    the same --storage.
+    the same --storage. A search of more than a few trainings says how many they are and asks for --yes.
+
+    Example: `binaryduo search --recipe demo --grid 3x3 --repeats 1`
     """
-    import binaryduo.search
-
-    # Names the extra that is missing, where the imports below would fail with a traceback.
-    run_search = binaryduo.search.run_search
-
     from rich.console import Console
 
-    from binaryduo.search.local import SearchStopped, open_search
+    from binaryduo.search.local import SearchStopped, open_search, run_search
     from binaryduo.search.outcome import write_outcome
     from binaryduo.search.results import collect
     from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
     from binaryduo.search.tables import best_table
 
+    shortcuts = {"model.network": network, "model.width": width, "data.name": data}
     given = {
         "cases": None if cases is None else tuple(part.strip() for part in cases.split(",")),
         "sampler": sampler,
@@ -119,11 +129,13 @@ def search(
     if resume:
         wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
     else:
-        wanted = check(_resolve(recipe, file, given, grid, settings))
+        wanted = check(_with_levels(_resolve(recipe, file, given, grid, shortcuts, settings), levels))
     if show:
         print(search_to_yaml(wanted), end="")
         return
     folder = _default(wanted.name) if out is None else out
+    if not yes and not only_results and not (folder / "search.yaml").exists():
+        _ask(wanted)
     if only_results:
         opened, studies = open_search(wanted, folder, storage)
         results = collect(wanted, studies)
@@ -139,27 +151,62 @@ def search(
             raise typer.Exit(0) from None
     Console().print(best_table(results))
     print(f"results.json, pictures and best-*.yaml are in {folder}")
+    best = next(iter(sorted(folder.glob("best-*.yaml"))), None)
+    if best is not None:
+        next_step(f"binaryduo train --recipe {best}", f"binaryduo report {folder}")
 
 
 def _default(name: str | None) -> Path:
     return Path("runs") / f"search-{name or 'search'}"
 
 
+def _ask(wanted: Any) -> None:
+    """Say what a search would train; more than a few trainings begin with --yes only."""
+    from binaryduo.errors import ArgumentError
+    from binaryduo.search.queueing import most_trainings
+
+    counts = {case.name: most_trainings(wanted, case) for case in wanted.parsed_cases()}
+    total = sum(counts.values())
+    if total <= UNASKED:
+        return
+    stage = wanted.recipe.train
+    length = f"{stage.epochs} epochs" if stage.minutes is None else f"{stage.minutes:g} minutes"
+    what = ", ".join(f"{count:,} of {name}" for name, count in counts.items())
+    raise ArgumentError(
+        f"this search trains {total:,} networks ({what}; {wanted.recipe.model.network} on {wanted.recipe.data.name}, "
+        f"{length} each): add --yes to begin, or choose fewer, for example with --grid 3x3 --repeats 1"
+    )
+
+
+def _with_levels(search: Any, levels: str | None) -> Any:
+    """The search with these levels in every case that names none: `coupled` becomes `coupled:4`."""
+    if levels is None:
+        return search
+    count = parse_levels(levels)
+    text = "full" if count is None else str(count)
+    cases = tuple(name if ":" in name else f"{name}:{text}" for name in search.cases)
+    return dataclasses.replace(search, cases=cases)
+
+
 def _resolve(
-    recipe: str, file: Path | None, given: dict[str, Any], grid: str | None, settings: list[str] | None
+    recipe: str,
+    file: Path | None,
+    given: dict[str, Any],
+    grid: str | None,
+    shortcuts: dict[str, Any],
+    settings: list[str] | None,
 ) -> Any:
     """The search of the file, or of the defaults, with the options given on top."""
     from binaryduo.search.space import parse_grid
     from binaryduo.search.spec import Search, search_from_yaml, with_grid
-    from binaryduo.training import with_settings
     from binaryduo.training.recipe import from_dict, to_dict
 
     if file is None:
-        base = Search(recipe=o.resolve(recipe, {}, settings))
+        base = Search(recipe=o.resolve(recipe, shortcuts, settings))
         base = dataclasses.replace(base, name=base.recipe.name, cases=(_own_case(base.recipe),))
     else:
         base = search_from_yaml(file)
-        base = dataclasses.replace(base, recipe=with_settings(base.recipe, settings or []))
+        base = dataclasses.replace(base, recipe=o.changed(base.recipe, shortcuts, settings))
     values = to_dict(base) | {key: value for key, value in given.items() if value is not None}
     found = from_dict(Search, values)
     return found if grid is None else with_grid(found, *parse_grid(grid))

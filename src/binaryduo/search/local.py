@@ -24,7 +24,7 @@ from binaryduo.search.queueing import fill
 from binaryduo.search.results import collect
 from binaryduo.search.spec import Search, check, identity, search_from_yaml, search_to_yaml
 from binaryduo.search.storage import QueueStorage, database_url, open_storage, open_study
-from binaryduo.search.tables import live_table, progress_line
+from binaryduo.search.tables import live_table, progress_line, totals
 from binaryduo.search.worker import STORAGE_VARIABLE
 
 REFRESH_SECONDS = 2.0
@@ -95,7 +95,11 @@ def run_search(
         _gpus(),
     )
     count, each = shares(workers, threads, cores, gpus)
-    say(f"{folder}: {progress_line(collect(search, studies), count)}; {count} workers, {each} threads each")
+    owed = totals(collect(search, studies))
+    say(
+        f"{folder}: {owed.waiting + owed.running} of {owed.total} trainings to do, by {count} workers with {each} "
+        "threads each"
+    )
     team = Team(folder, database_url(folder) if url is None else url, count, each, gpus)
     if dashboard is not None:
         server, address = start_dashboard(team.url, dashboard, folder / "workers" / "dashboard.log")
