@@ -108,7 +108,7 @@ def _show(measured: "Measured") -> None:
     console = Console()
     console.print(table)
     for name, why in measured.absent.items():
-        console.print(f"{name}: {why}", highlight=False)
+        console.print(f"{name}: {why}", highlight=False, markup=False, soft_wrap=True)
     isa = _native.available().split()[0]
     if measured.products and isa in BOUNDS:
         console.print(

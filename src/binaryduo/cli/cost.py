@@ -28,9 +28,9 @@ def cost(
     `binaryduo cost runs/demo-duo`
     """
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.transform import costing
 
     options = {
@@ -46,12 +46,9 @@ def cost(
     result = costing.cost(found.model, found.example())
     console = Console()
     if layers:
-        table = Table(title=Text(f"{found.title}, one image"))
-        for name in ("module", "kind"):
-            table.add_column(name)
-        for name in ("parameters", "bits", "MACs"):
-            table.add_column(name, justify="right")
-        table.add_column("binary")
+        counts = ("parameters", "bits", "MACs")
+        title = f"{found.title}, one image"
+        table = new_table("module", "kind", *counts, "binary", title=title, right=counts)
         for row in result.layers:
             table.add_row(
                 Text(row.name),
@@ -62,9 +59,8 @@ def cost(
                 "yes" if row.binary else "",
             )
         console.print(table)
-    summary = Table(title=Text(f"{found.title}: totals and how others count"))
-    summary.add_column("what")
-    summary.add_column("", justify="right")
+    title = f"{found.title}: totals and how others count"
+    summary = new_table("what", "", names=0, title=title, right=("",))
     summary.add_row("parameters", f"{result.params:,}")
     summary.add_row("parameter bits (Table 2: Params)", f"{result.param_bits / 1e6:,.1f} Mbit")
     for name, value in result.conventions().items():

@@ -17,13 +17,12 @@ Root = Annotated[Path | None, typer.Option(help="The folder that already holds t
 def list_sets() -> None:
     """Show the data sets, where they come from, and which are on this machine."""
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.data import ENTRIES
     from binaryduo.data.cache import cache_dir
 
-    table = Table("name", "what", "source", "download", "here")
-    table.columns[0].no_wrap = True  # a name that is cut off cannot be typed
+    table = new_table("name", "what", "source", "download", "here")
     for entry in ENTRIES:
         here = entry.source == "inside the package" or (cache_dir() / entry.name / "checksums.json").exists()
         table.add_row(entry.name, entry.what, entry.source, entry.size, "yes" if here else "")

@@ -36,8 +36,8 @@ def duo(
     Everything is in one folder; with --resume the run continues in whichever stage it was.
     """
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.training import duo as run
     from binaryduo.training import to_yaml
     from binaryduo.training.recipe import with_minutes
@@ -67,9 +67,8 @@ def duo(
         return
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
     result = run(resolved, folder, resume, change=changed)
-    table = Table(
-        "network", "top-1 last", "top-1 best", "epochs", "images/s", title=f"{resolved.name}: {folder}"
-    )
+    numbers = ("top-1 last", "top-1 best", "epochs", "images/s")
+    table = new_table("network", *numbers, title=f"{resolved.name}: {folder}", right=numbers)
     for name, stage in (("coupled", result.coupled), ("decoupled, fine-tuned", result.finetuned)):
         assert stage.last is not None
         assert stage.best is not None

@@ -109,13 +109,11 @@ def checked(recipe: "Recipe") -> "Recipe":
 def list_recipes() -> None:
     """The named recipes as a table."""
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.training import RECIPES
 
-    table = Table("recipe", "network", "data", "first stage", "fine-tuning")
-    for column in table.columns[:3]:
-        column.overflow = "fold"  # a name that is cut off cannot be typed
+    table = new_table("recipe", "network", "data", "first stage", "fine-tuning", names=3)
     for recipe in RECIPES.values():
         stages = [
             "" if s is None else f"{s.epochs} epochs" if s.minutes is None else f"{s.minutes:g} minutes"

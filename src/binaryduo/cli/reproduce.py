@@ -172,15 +172,14 @@ def _records(
 
 def _list(results: Path | None) -> None:
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.paper.artefacts import ARTEFACTS
     from binaryduo.paper.paper_map import lines
     from binaryduo.paper.registry import EXPERIMENTS, RECORDS, find, find_records
     from binaryduo.paper.results import folder, read_best
 
-    table = Table("name", "artefact", "profile run", "verdict")
-    table.columns[0].no_wrap = True
+    table = new_table("name", "artefact", "profile run", "verdict")
     for line in lines(results):
         verdict = "not run here" if line.verdict == "not run" else line.verdict
         verdict = "not yet" if line.artefact.pending is not None else verdict
