@@ -43,7 +43,7 @@ def get(name: Name, root: Root = None) -> None:
 
 @data_app.command("verify")
 def verify(name: Name, root: Root = None) -> None:
-    """Compute the checksums of what lies on the disk again and compare them with the published ones."""
+    """Compute the checksums of the files on disk again and compare them with the published ones."""
     from binaryduo.data import verify as check
 
     print(f"{name}: {check(name, root)}")

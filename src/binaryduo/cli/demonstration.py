@@ -83,7 +83,9 @@ def reading(found: dict[str, float], test_images: int) -> str:
     """What the numbers show, and what they do not."""
     gain, ahead = found["fine-tuned"] - found["decoupled"], found["fine-tuned"] - found["baseline"]
     error = 100 * (found["baseline"] / 100 * (1 - found["baseline"] / 100) / test_images) ** 0.5
-    verdict = "ahead of" if ahead > 2 * error else "behind" if ahead < -2 * error else "level with"
+    verdict = (
+        "better than" if ahead > 2 * error else "worse than" if ahead < -2 * error else "no different from"
+    )
     return (
         f"Shown: decoupling kept the function ({found['changed predictions']:.0f} of {test_images:,} predictions "
         f"changed), and fine-tuning moved the accuracy by {gain:+.2f} points.\n"

@@ -61,7 +61,9 @@ def network(
 
     if define is not None:
         if not define.is_file():
-            raise ArgumentError(f"{define} is no file: give a Python file that calls binaryduo.ste.register")
+            raise ArgumentError(
+                f"{define} is not a file: give a Python file that calls binaryduo.ste.register"
+            )
         runpy.run_path(str(define))
     described = {
         "variant": variant,

@@ -24,14 +24,14 @@ RecipeName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--out", help="The run's folder; one run per folder; default: below runs."),
+    typer.Option("--out", help="The run's folder, one run per folder; by default a new one below runs."),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Continue the run in the folder, bit for bit, with the recipe it has. With --set its settings change "
-        "from there on; that is said and recorded.",
+        help="Continue the run in the folder, bit for bit, with the recipe it has. Settings that --set changes "
+        "hold from there on; the change is reported and recorded.",
     ),
 ]
 Settings = Annotated[

@@ -20,7 +20,8 @@ def report(
     paper: Annotated[
         bool,
         typer.Option(
-            "--paper", help="Report on the paper's artefacts instead: every claim beside our picture."
+            "--paper",
+            help="Report on the paper's artefacts instead: every claim beside the picture made here.",
         ),
     ] = False,
     results: Annotated[Path | None, typer.Option(help="With --paper: where the numbers are kept.")] = None,

@@ -18,7 +18,7 @@ UNASKED = 20  # trainings that a search begins without --yes
 def search(
     recipe: o.RecipeName = "demo",
     file: Annotated[
-        Path | None, typer.Option("--file", help="A search in YAML; options given beside it come on top.")
+        Path | None, typer.Option("--file", help="A search in YAML; options on the command line override it.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The search's folder; default: runs/search-NAME.")
@@ -29,8 +29,8 @@ def search(
     cases: Annotated[
         Text,
         typer.Option(
-            help="What to search for, with commas: baseline, coupled, scratch (decoupled, from its first "
-            "weights), decoupled (fine-tuned from one coupled network); `coupled:4` sets levels."
+            help="What to search for, separated by commas: baseline, coupled, scratch (the decoupled network, "
+            "trained from the start), decoupled (fine-tuned from one coupled network); `coupled:4` sets levels."
         ),
     ] = None,
     grid: Annotated[
@@ -39,10 +39,14 @@ def search(
     sampler: Annotated[Text, typer.Option(help="grid, or tpe to try fewer settings.")] = None,
     pruner: Annotated[Text, typer.Option(help="With tpe: median, hyperband or none.")] = None,
     trials: Annotated[int | None, typer.Option(help="With tpe: how many settings.")] = None,
-    weight_decay: Annotated[Text, typer.Option(help="low:high:count, or values with commas.")] = None,
-    lr: Annotated[Text, typer.Option(help="Learning rates: low:high:count, or values with commas.")] = None,
-    finetune_weight_decay: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
-    finetune_lr: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
+    weight_decay: Annotated[
+        Text, typer.Option(help="Weight decays: low:high:count, or values separated by commas.")
+    ] = None,
+    lr: Annotated[
+        Text, typer.Option(help="Learning rates: low:high:count, or values separated by commas.")
+    ] = None,
+    finetune_weight_decay: Annotated[Text, typer.Option(help="Weight decays of the case decoupled.")] = None,
+    finetune_lr: Annotated[Text, typer.Option(help="Learning rates of the case decoupled.")] = None,
     network: o.Network = None,
     width: o.Width = None,
     levels: Annotated[
@@ -50,9 +54,11 @@ def search(
     ] = None,
     data: o.DataName = None,
     repeats: Annotated[
-        int | None, typer.Option(help="Trainings of each setting, each with its seed.")
+        int | None, typer.Option(help="How often each setting is trained, each time with another seed.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The first repeat's seed; the next has one more.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The seed of the first repeat; each further one adds 1.")
+    ] = None,
     metric: Annotated[
         Text, typer.Option(help="Rank by the accuracy after the last epoch, or by the best epoch's.")
     ] = None,
@@ -76,16 +82,19 @@ def search(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine; default: one a core, or one a GPU.")
+        int | None, typer.Option(help="Processes on this machine; default: one per core, or one per GPU.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.")] = None,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve optuna-dashboard meanwhile.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve optuna-dashboard while the search runs.")
+    ] = False,
     port: Annotated[int, typer.Option(help="The dashboard's port on 127.0.0.1.")] = 8080,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run the trials that failed once more.")
+        bool, typer.Option("--retry-failed", help="Run the trials that have failed once more.")
     ] = False,
     only_results: Annotated[
-        bool, typer.Option("--results", help="Write tables, pictures and recipes of what there is, and stop.")
+        bool,
+        typer.Option("--results", help="Write tables, pictures and recipes of what is finished, and stop."),
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help=f"Begin even if it means more than {UNASKED} trainings.")

@@ -73,7 +73,8 @@ def train(
             )
     if result.test is not None:
         print(
-            f"test images, looked at once: top-1 {result.test['top1']:.2f} %, top-5 {result.test['top5']:.2f} %"
+            f"test images, evaluated once at the end: top-1 {result.test['top1']:.2f} %, top-5 "
+            f"{result.test['top5']:.2f} %"
         )
     print(
         f"{result.images_per_second:.0f} images/s with the engine {result.engine}; everything is in {folder}"

@@ -23,7 +23,7 @@ class LoaderSplit:
     def __init__(self, loader: Iterable[Any]) -> None:
         if not isinstance(loader, Sized):
             raise DataError(
-                "the loader has no length: a schedule needs to know how many batches an epoch has"
+                "the loader has no length, and a schedule needs to know how many batches there are per epoch"
             )
         self.loader = loader
 

@@ -75,7 +75,9 @@ def adaptive_average_pool(b: Builder, call: Call, value: Value) -> Value:
 def mean(b: Builder, call: Call, value: Value) -> Value:
     """A mean over all pixels: x.mean((2, 3)), in any way of writing it."""
     if len(call.shapes[0]) != 4 or set(reduced_dims(call)) != {2, 3}:
-        raise b.refuse(call.node, "a mean is packed over both dimensions of an image's pixels, (2, 3), only")
+        raise b.refuse(
+            call.node, "a mean can be packed only over both dimensions of an image's pixels, (2, 3)"
+        )
     return adaptive_average_pool(b, call, value)
 
 
@@ -95,7 +97,7 @@ def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
 def _window(b: Builder, call: Call, code: Code) -> Op:
     """A pool over windows of a given size."""
     if not call.literal("kernel_size", "stride", "padding"):
-        raise b.refuse(call.node, "its window must be given in numbers")
+        raise b.refuse(call.node, "its window must be given as constant numbers")
     kernel = pair(call["kernel_size"])
     stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"])
     return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=stride, padding=pair(call["padding"]))
@@ -136,7 +138,7 @@ def select(b: Builder, call: Call, value: Value) -> Value:
         raise b.refuse(node, "it selects nothing")
     if call.operation.name != "slice" or call.kind is not Kind.POOL:
         raise b.refuse(
-            node, "channels, or every k-th pixel of all channels, can be selected, other parts not"
+            node, "channels, or every k-th pixel of all channels, can be selected, but no other parts"
         )
     strides = _pixel_strides(b, call)
     if max(strides, default=1) == 1:
@@ -163,7 +165,7 @@ def _pixel_strides(b: Builder, call: Call) -> tuple[int, ...]:
     ]
     if len(parts) != rank or not all(whole):
         raise b.refuse(
-            call.node, "channels, or every k-th pixel of all channels, can be sliced, other parts not"
+            call.node, "channels, or every k-th pixel of all channels, can be sliced, but no other parts"
         )
     return tuple(p[2] for p in pixels if p is not None)
 
@@ -173,14 +175,20 @@ def pad_channels(b: Builder, call: Call, value: Value) -> Value:
     if "pad" in call.arguments and call.literal("pad") and not any(call["pad"]):
         return b.alias(node, value)
     if call.kind is not Kind.PAD:
-        raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+        raise b.refuse(
+            node,
+            "only whole channels of zeros, before or after, can be padded, and their number must be constant",
+        )
     if call.module is None:
         pads = list(call["pad"]) if call.literal("pad") else []
         if len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
-            raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+            raise b.refuse(
+                node,
+                "only whole channels of zeros, before or after, can be padded, and their number must be constant",
+            )
         front = pads[4]
     if b.image_shape(node)[0] < value.shape[0]:
-        raise b.refuse(node, "it takes channels away")
+        raise b.refuse(node, "negative padding, which removes channels, is not supported")
     return b.to_float(node, value, Op(b.name_of(node), Code.PAD_CHANNELS, -1, channels=front))
 
 
@@ -188,7 +196,7 @@ def concatenate(b: Builder, call: Call, value: Value) -> Value:
     node, shape = call.node, b.shape(call.node)
     values = [b.values[n] for n in call.sources]
     if call["dim"] not in (1, 1 - len(shape)):
-        raise b.refuse(node, "tensors are concatenated along their channels only")
+        raise b.refuse(node, "tensors can be concatenated only along their channels")
     if len(shape) == 2 and any(v.shape[1:] != (1, 1) for v in values):
         raise b.refuse(node, "flattened images cannot be concatenated")
     if len(values) == 1:

@@ -69,7 +69,7 @@ def open_search(
         study = open_study(storage, search, case, create=True)
         if study.user_attrs.get("search", identity(search)) != identity(search):
             raise ArgumentError(
-                f"the database holds another search named {search.name!r}: use the same settings, or --name"
+                f"the database holds another search named {search.name!r}: use the same settings, or another --name"
             )
         study.set_user_attr("search", identity(search))
         studies[case.name] = study
@@ -208,7 +208,7 @@ class Team:
             self.done_at_death = done
             if self.deaths > 3 * self.count:
                 raise BinaryDuoError(
-                    f"workers end again and again (exit code {code}); see {self.log(index)}: "
+                    f"the workers keep ending (exit code {code}); see {self.log(index)}: "
                     f"{self._last_words(index)}"
                 )
             say(f"worker {index} ended with code {code}; another one takes its place")

@@ -86,7 +86,7 @@ def open_source(
     if not path.exists():
         raise ArgumentError(f"{path} does not exist: give {WHAT}")
     if path.is_file() and path.suffix not in (".json", ".safetensors"):
-        raise ArgumentError(f"{path} is none of what is read here: give {WHAT}")
+        raise ArgumentError(f"{path} cannot be read as a network: give {WHAT}")
     header = path.with_suffix(".json")
     if path.is_file() and not header.exists():
         return _from_weights(path, {"variant": usual}, given)
@@ -116,7 +116,7 @@ def run_folder(path: "str | Path") -> Path:
         if (folder / "recipe.yaml").exists():
             return folder
     if path.is_file():
-        raise ArgumentError(f"{path} does not lie in the folder of a run: give the folder")
+        raise ArgumentError(f"{path} is not inside the folder of a run: give that folder")
     return path
 
 
