@@ -117,7 +117,7 @@ def test_refusals_are_one_sentence(runs: Path, tmp_path: Path, capsys: pytest.Ca
     for arguments, sentence in (
         (["report", tmp_path / "nowhere", "--out", tmp_path / "r.html"], "nowhere does not exist"),
         (["evaluate", tmp_path / "nowhere"], "nowhere does not exist: give a run folder"),
-        (["evaluate", tmp_path / "notes.txt"], "is none of what is read here"),
+        (["evaluate", tmp_path / "notes.txt"], "cannot be read as a network: give"),
         (["evaluate", tmp_path], "is not the folder of a run"),
         (["pack", tmp_path / "nowhere", tmp_path / "net.duo"], "nowhere does not exist"),
         (["cost", runs / "duo", "--width", "2"], "says itself which network it is of: leave out width = 2.0"),
@@ -189,3 +189,21 @@ def test_without_pytorch_the_extra_is_named(words: str, tmp_path: Path) -> None:
 
 def test_a_package_of_nobodys_is_not_explained_away() -> None:
     assert missing_extra(ModuleNotFoundError(name="something_else")) is None
+
+
+def test_the_readme_walks_this_path() -> None:
+    """Every command that the README shows is a verb with options that it has."""
+    from click.testing import CliRunner
+    from typer.main import get_command
+
+    from binaryduo.cli.app import app
+
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    shown = re.findall(r"^binaryduo (.*?)(?:\s+#.*)?$", text, re.MULTILINE)
+    assert len(shown) >= 8
+    for words in (line.split() for line in shown):
+        options = [word for word in words if word.startswith("--")]
+        verb = words[:2] if words[0] in ("mismatch", "bench", "data") else words[:1]
+        asked = CliRunner().invoke(get_command(app), [*verb, "--help"], env={"COLUMNS": "200"})
+        assert asked.exit_code == 0, words
+        assert all(option in asked.output for option in options), words
