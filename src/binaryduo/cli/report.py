@@ -36,7 +36,10 @@ def report(
 
     if paper == bool(runs):
         raise ArgumentError("give the folders of one or more runs, or --paper, and not both")
-    folders = list(dict.fromkeys(run_folder(path) for path in runs or []))
+    named = list(runs or [])
+    if named and not any(path.exists() for path in named):
+        run_folder(named[0])  # refuses it; one that is missing among others is shown as such on the page
+    folders = list(dict.fromkeys(run_folder(path) if path.exists() else path for path in named))
     text = paper_report.build(results) if paper else run_report.build(folders, costs)
     out.write_text(text)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB; open it in a browser")
