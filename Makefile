@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test soak check format bench clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -22,6 +22,11 @@ demo: setup      ## see the method at work on small images
 
 test: setup      ## run every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+
+MINUTES ?= 60
+soak: setup      ## kill and damage runs on purpose, MINUTES for each of four parts; not part of the tests
+	@for verb in train duo; do for what in kills damage; do \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $$what --verb $$verb --minutes $(MINUTES) || exit 1; done; done
 
 check: setup     ## lint, types, import rules, C++ format
 	$(BIN)/ruff check .

@@ -25,6 +25,7 @@ WAYS: dict[str, Any] = {
     "slice": lambda x: x[:, 4:12],
     "chunk": lambda x: x.chunk(2, 1)[1],
     "split": lambda x: x.split([8, 8], 1)[0],
+    "half of what there is": lambda x: x[:, x.shape[1] // 2 :],
     "narrow": lambda x: x.narrow(1, 3, 8),
     "roll": lambda x: torch.roll(x, 3, 1)[:, :8],
     "flip": lambda x: x.flip(1)[:, 8:],

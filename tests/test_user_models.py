@@ -20,7 +20,7 @@ NAMES = sorted(ZOO)
 CANNOT_COUPLE = {
     "width_in_arithmetic": "'first.0' keeps its width because forward\\(\\) computes with their number",
     "square_literals": "'first.0' keeps its width because layer 'f' works on another dimension",
-    "subclassed_layers": "'0' keeps its width because operation 'conv2d'",
+    "subclassed_layers": "'0' keeps its width because conv2d",
 }
 
 

@@ -1,48 +1,44 @@
-// A pool of threads that share one list of numbered items. Between the operations of a run the workers look
-// for work for some microseconds; when no run is going on they sleep.
+// The process's one pool of threads: numbered items of work, taken one after another by whoever is free.
+// Between the steps of a run the workers look for work for some microseconds; when there is none for longer
+// they sleep.
+//
+// A child process that was made by fork() starts a pool of its own: threads do not survive a fork.
 #pragma once
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <type_traits>
 
 namespace binaryduo {
 
-class Threads {
-  public:
-    explicit Threads(size_t count);
-    ~Threads();
-    Threads(const Threads&) = delete;
-    Threads& operator=(const Threads&) = delete;
-
-    size_t count() const { return workers_.size() + 1; }
-
-    // A reference to a callable task(item, thread); no allocation, unlike std::function.
-    struct Task {
-        void (*call)(void*, size_t item, size_t thread);
-        void* self;
-    };
-
-    // Calls task for every item from 0 to items - 1, the caller being thread 0. Only one caller at a time.
-    void run(size_t items, Task task);
-
-  private:
-    void finish();  // stops and joins all workers
-    void work(size_t thread);
-    void take(size_t thread);
-
-    std::vector<std::thread> workers_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    std::atomic<uint64_t> round_{0};
-    std::atomic<size_t> next_{0}, busy_{0};
-    size_t items_ = 0, sleeping_ = 0;
-    Task task_{};
-    bool stop_ = false;
+// A reference to a callable task(item, thread); no allocation, unlike std::function.
+struct Task {
+    void (*call)(void* self, size_t item, size_t thread);
+    void* self;
 };
+
+// Starts workers until `threads` threads can share work, the caller included; returns how many there are:
+// fewer where the system refuses to start more.
+size_t start_threads(size_t threads);
+
+// Calls task for every item from 0 to items - 1, on at most `threads` threads; the caller is thread 0, and
+// every thread's number is below `threads`. Where another caller has the pool, this one works alone. Throws
+// what a task has thrown, when all have ended.
+using RunTask = void (*)(size_t threads, size_t items, Task task);
+void run_on_threads(size_t threads, size_t items, Task task);
+
+// Each extension module holds a copy of this code: all but one use the pool of that one.
+void use_pool_of(RunTask other);
+
+template <typename Work>
+void share(size_t threads, size_t items, Work&& work) {
+    if (threads < 2 || items < 2) {  // here, so that the compiler sees through the call
+        for (size_t item = 0; item < items; ++item) work(item, size_t(0));
+        return;
+    }
+    using Plain = typename std::remove_reference<Work>::type;
+    run_on_threads(
+        threads, items,
+        {[](void* self, size_t item, size_t thread) { (*static_cast<Plain*>(self))(item, thread); },
+         const_cast<void*>(static_cast<const void*>(&work))});
+}
 
 }  // namespace binaryduo

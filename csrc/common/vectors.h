@@ -7,6 +7,8 @@ typedef float Floats8Anywhere __attribute__((vector_size(32), aligned(4)));  // 
 typedef int32_t Ints8 __attribute__((vector_size(32)));
 typedef uint16_t Shorts8 __attribute__((vector_size(16), aligned(2)));
 
+inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
+
 inline Floats8 load(const float* p) { return *reinterpret_cast<const Floats8Anywhere*>(p); }
 inline void store(float* p, Floats8 v) { *reinterpret_cast<Floats8Anywhere*>(p) = v; }
 

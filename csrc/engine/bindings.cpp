@@ -107,6 +107,8 @@ double cycles_per_second() {
 
 NB_MODULE(_native, m) {
     m.doc() = "The native engine: see binaryduo.engine.runtime, which is its only caller.";
+    m.attr("_thread_pool") =
+        nb::capsule(reinterpret_cast<void*>(&binaryduo::run_on_threads), "binaryduo threads");
     m.def("available", &binaryduo::available_kernels, "Instruction sets this CPU can run, best first.");
     m.def("cycles_per_second", &cycles_per_second, "The clock of the core at work, measured.");
     nb::class_<PyModel>(m, "Model")

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 
 namespace binaryduo {
 
@@ -46,20 +47,13 @@ struct Model::Workspace {
 struct Model::Runner {
     Model& model;
     Workspace& work;
-    Threads* threads;  // null: the caller alone
+    size_t threads;  // that may share the work
     size_t images;
 
     // Calls task for all items, on all threads where that pays: `nanoseconds` is about what one thread needs.
     template <typename F>
     void each(size_t items, double nanoseconds, F task) {
-        if (threads && nanoseconds > kWorthSharing) {
-            threads->run(items, {[](void* self, size_t item, size_t thread) {
-                                     (*static_cast<F*>(self))(item, thread);
-                                 },
-                                 &task});
-        } else {
-            for (size_t item = 0; item < items; ++item) task(item, 0);
-        }
+        share(nanoseconds > kWorthSharing ? threads : 1, items, task);
     }
 
     const Tensor& tensor(int32_t i) const { return model.program_.tensors[i]; }
@@ -223,14 +217,14 @@ struct Model::Runner {
         const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
         const uint32_t* index = op.listed.empty() ? nullptr : op.listed.data();
         each_pixel(in, [&](size_t p) {
-            const float* x = floats(op.input) + p * in.channels;
-            float* y = floats(op.out_float) + p * out.channels;
+            const float* __restrict x = floats(op.input) + p * in.channels;
+            float* __restrict y = floats(op.out_float) + p * out.channels;
             std::memset(y, 0, out.channels * sizeof(float));
-            for (size_t copy = 0; copy < op.copies; ++copy)
-                for (size_t c = 0; c < out.channels; ++c) {
-                    const size_t i = copy * out.channels + c;
-                    y[c] += x[index ? index[i] : i];
-                }
+            for (size_t first = 0; first < op.copies * out.channels; first += out.channels)
+                if (index)
+                    for (size_t c = 0; c < out.channels; ++c) y[c] += x[index[first + c]];
+                else
+                    for (size_t c = 0; c < out.channels; ++c) y[c] += x[first + c];
             for (size_t c = 0; c < out.channels; ++c) y[c] /= float(op.copies);
         });
     }
@@ -288,7 +282,9 @@ struct Model::Runner {
 };
 
 Model::Model(Program program, size_t threads)
-    : program_(std::move(program)), kernels_(choose_kernels()), pool_(std::max<size_t>(1, threads)) {
+    : program_(std::move(program)), kernels_(choose_kernels()), threads_(std::max<size_t>(1, threads)) {
+    if (start_threads(threads_) < threads_)
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
     // As many images together as fit in about 4 MiB, so that a dense layer's weights are read less often
     // and activations still come from the cache.
     chunk_ = std::clamp<size_t>((size_t(4) << 20) / std::max<size_t>(program_.arena_bytes, 1), 1, 64);
@@ -322,7 +318,7 @@ const char* Model::binary_kernel(size_t number) const {
 Model::~Model() = default;
 
 size_t Model::workspace_bytes() const {
-    return program_.arena_bytes * chunk_ + stream_bytes_ + counts_bytes_ + scratch_bytes_ * pool_.count();
+    return program_.arena_bytes * chunk_ + stream_bytes_ + counts_bytes_ + scratch_bytes_ * threads_;
 }
 
 std::unique_ptr<Model::Workspace> Model::borrow(bool all) {
@@ -338,7 +334,7 @@ std::unique_ptr<Model::Workspace> Model::borrow(bool all) {
     work->arena = zeros<uint8_t>(all ? program_.total_bytes : program_.arena_bytes * chunk_);
     work->stream = zeros<uint8_t>(stream_bytes_);
     work->counts = zeros<uint8_t>(counts_bytes_);
-    for (size_t i = 0; i < pool_.count(); ++i) work->scratch.push_back(zeros<uint8_t>(scratch_bytes_));
+    for (size_t i = 0; i < threads_; ++i) work->scratch.push_back(zeros<uint8_t>(scratch_bytes_));
     size_t offset = 0;
     for (size_t i = 0; i < program_.tensors.size(); ++i) {
         work->tensors.push_back(work->arena.get() + (all ? offset : program_.offsets[i] * chunk_));
@@ -362,13 +358,12 @@ void Model::profile(const float* images, size_t count, double* seconds) {
 
 void Model::run(const float* images, size_t count, float* out, double* seconds) {
     auto work = borrow(false);
-    std::unique_lock<std::mutex> pool(pool_mutex_, std::try_to_lock);
     const size_t in_size =
         program_.tensors[program_.input].pixels() * program_.tensors[program_.input].channels;
     const size_t out_size =
         program_.tensors[program_.output].pixels() * program_.tensors[program_.output].channels;
     for (size_t first = 0; first < count; first += chunk_) {
-        Runner runner{*this, *work, pool.owns_lock() ? &pool_ : nullptr, std::min(chunk_, count - first)};
+        Runner runner{*this, *work, threads_, std::min(chunk_, count - first)};
         runner.read_images(images + first * in_size);
         for (size_t i = 0; i < program_.ops.size(); ++i) {
             const auto start = std::chrono::steady_clock::now();
@@ -383,7 +378,7 @@ void Model::run(const float* images, size_t count, float* out, double* seconds) 
 
 void Model::trace(const float* image, uint8_t* const* out) {
     auto work = borrow(true);
-    Runner runner{*this, *work, nullptr, 1};
+    Runner runner{*this, *work, 1, 1};
     runner.read_images(image);
     for (const Op& op : program_.ops) runner.run(op);
     for (size_t i = 0; i < program_.tensors.size(); ++i)

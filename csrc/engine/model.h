@@ -19,13 +19,13 @@ class Model {
 
     const Program& program() const { return program_; }
     const Kernels& kernels() const { return kernels_; }
-    size_t threads() const { return pool_.count(); }
+    size_t threads() const { return threads_; }
     size_t workspace_bytes() const;
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
     // images: N × C × H × W floats; out: N × C × H × W of the output tensor. Safe from several threads at
-    // once: the first uses all threads of the model, the others their own.
+    // once: a step of one of them uses all threads of the model, those of the others meanwhile their own.
     void run(const float* images, size_t count, float* out);
 
     // One image; every tensor of the program is kept: `out[i]` receives tensor i, as it lies in memory.
@@ -44,8 +44,8 @@ class Model {
 
     Program program_;
     const Kernels& kernels_;
-    Threads pool_;
-    std::mutex pool_mutex_, free_mutex_;
+    size_t threads_;
+    std::mutex free_mutex_;
     std::vector<std::unique_ptr<Workspace>> free_;
     std::vector<Buffer<uint8_t>>
         weights_;   // of each operation, as the kernels want them; null: as in the file

@@ -207,13 +207,17 @@ class OpReader {
             if (channel >= in.channels) refuse(name_ + " averages channels that its input does not have");
     }
 
+    // What is kept in another form too comes from different bytes of the file, all of it together, so that a
+    // small file stays small in memory.
+    void keep_again(uint64_t bytes, const char* what) {
+        kept_ += bytes;
+        if (kept_ > data_bytes_) refuse(name_ + " shares its " + what + " with another operation");
+    }
+
     // One-bit or 16-bit weights of a float convolution, as the floats that its kernel reads.
     void widen_weights(Op& op, size_t count) {
         const bool half = op.flags & kHalfWeights;
-        // All of them together come from different bytes of the file, so that a small file stays small in
-        // memory.
-        widened_ += half ? 2 * count : (count + 7) / 8;
-        if (widened_ > data_bytes_) refuse(name_ + " shares its weights with another operation");
+        keep_again(half ? 2 * count : (count + 7) / 8, "weights");
         op.float_weights.resize(count + kGuard / sizeof(float));
         for (size_t i = 0; i < count; ++i) {
             const float sign = (op.weights[half ? 0 : i / 8] >> (i % 8)) & 1 ? 1.0f : -1.0f;
@@ -255,7 +259,10 @@ class OpReader {
             op.weights = find<uint8_t>(
                 r, 64, bits ? (count + 7) / 8 : count * (op.flags & kHalfWeights ? 2 : 4), "weights");
             if (!op.weights) refuse(name_ + " has no weights");
-            if (!binary && (op.flags & (kHalfWeights | kBitWeights))) widen_weights(op, count);
+            if (binary)
+                keep_again((count + 7) / 8, "weights");
+            else if (op.flags & (kHalfWeights | kBitWeights))
+                widen_weights(op, count);
         }
         read_epilogue(op, r, channels, height, width, inputs);
     }
@@ -278,6 +285,7 @@ class OpReader {
         if (!op.integer_threshold()) return;
         if (op.code != Code::kBinaryConv || op.out_float != -1 || op.residual != -1 || op.scale || op.relu())
             refuse(name_ + " compares integers but has a float step");
+        keep_again(channels * sizeof(int32_t), "thresholds");
         for (int odd : {0, 1}) {
             for (uint64_t c = 0; c < channels; ++c)  // an arithmetic shift rounds down
                 op.half_threshold[odd].push_back(
@@ -297,7 +305,7 @@ class OpReader {
     size_t data_bytes_;
     std::vector<bool>& defined_;
     std::string name_;
-    uint64_t widened_ = 0;  // bytes of the file that were widened to floats
+    uint64_t kept_ = 0;  // bytes of the file that are in memory in another form too
 };
 
 // Gives each tensor a place in the arena that no tensor alive at the same time shares: first fit, in order.

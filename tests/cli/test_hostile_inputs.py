@@ -195,3 +195,11 @@ def test_pipes_and_giants_are_not_read(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="NaN is no number"):
         parse_json("[NaN]", "it", DataError)
     assert np.isnan(parse_json("[NaN]", "it", DataError, finite=False)[0])
+
+
+def test_onnx_into_a_folder_that_is_missing_or_in_the_way(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    for path in (tmp_path / "missing" / "net.onnx", tmp_path):
+        with pytest.raises(ArgumentError, match="cannot be written: its folder does not exist"):
+            bd.export_onnx(net, torch.zeros(1, 2), path)

@@ -114,16 +114,24 @@ def test_listed_channels_must_exist():
         _native.Model(sections.tensors, sections.ops, sections.data, 1)
 
 
-def test_a_small_file_stays_small_in_memory():
-    """Operations that widen the same bits to floats again and again are refused before memory is taken."""
-    b, x, count = Builder(64, 8, 8), 0, 40
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_small_file_stays_small_in_memory(binary):
+    """Operations that lay the same bits out anew again and again are refused before memory is taken."""
+    b, count = Builder(64, 8, 8), 40
+    x = b.binarize(0) if binary else 0
+    skipped = len(b.program.ops)
     for i in range(count):
-        x = b.conv(x, 64)
-        op = b.program.ops[-1]
-        op.flags |= Flag.BIT_WEIGHTS
+        if binary:
+            x = b.conv(x, 64, out="bits", integer=True)
+            op = b.program.ops[-1]
+        else:
+            x = b.conv(x, 64)
+            op = b.program.ops[-1]
+            op.flags |= Flag.BIT_WEIGHTS
         op.weights = pack_bits(np.ones(64 * 64 * 9)) if i == 0 else None
-    content = bytearray(duo.to_bytes(b.finish(x)))
+    content = bytearray(duo.to_bytes(b.finish(b.conv(x, 1) if binary else x)))
     _, _, ops, _, _ = duo.SECTION.unpack_from(content, duo.HEADER.size + duo.SECTION.size)
+    ops += duo.OP.size * skipped
     for i in range(count):  # all of them at the first one's place
         content[ops + duo.OP.size * i + 64 : ops + duo.OP.size * i + 72] = content[ops + 64 : ops + 72]
     with pytest.raises(PackedFormatError, match="shares its weights with another"):

@@ -1,11 +1,15 @@
-"""Instruction sets that this CPU lacks, against the scalar reference: AVX-512 through SIMDe, NEON in qemu."""
+"""Every instruction set gives the same bits: those of this CPU on whole networks, those that it lacks against the
+scalar reference (AVX-512 through SIMDe, NEON in qemu)."""
 
 import platform
 import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from tests.engine.test_pack import trained_like
 
 CSRC = Path(__file__).parents[2] / "csrc"
 SOURCES = [
@@ -44,3 +48,44 @@ def test_neon(tmp_path):
         pytest.skip("qemu-user is not installed: NEON was not checked")
     program = build("aarch64-linux-gnu-g++", tmp_path / "compare", "-static")
     agrees([emulator, program], "neon")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mlp", {"weight_bits": 1, "image_size": 12}),
+        ("vgg7", {"weight_bits": 1, "image_size": 17}),
+        ("vgg7", {"weight_bits": 32, "width": 0.25, "image_size": 16}),
+        ("alexnet", {"width": 0.33, "image_size": 95, "num_classes": 17}),
+        ("resnet18", {"width": 0.7, "image_size": 96, "num_classes": 17}),
+        ("resnet18-sc", {"width": 0.5, "image_size": 64, "num_classes": 17}),
+    ],
+)
+def test_every_set_on_every_network(name, options, tmp_path, monkeypatch):
+    """The vector sets add floats in one order: the same logits to the last bit. The scalar set does not fuse
+    multiplication and addition: its layers are compared one by one, on the bits that the others computed."""
+    torch = pytest.importorskip("torch")
+    import binaryduo as bd
+    from binaryduo.engine import _native, reference
+    from binaryduo.engine.program import Code, Storage
+
+    torch.manual_seed(0)
+    model = trained_like(bd.models.build(name, variant="decoupled", **options))
+    channels = 1 if name == "mlp" else 3
+    x = torch.randn(3, channels, options["image_size"], options["image_size"])
+    bd.pack(model, x[:1], tmp_path / "net.duo", verbose=False)
+    logits, traces = {}, {}
+    for isa in _native.available().split():
+        monkeypatch.setenv("BINARYDUO_ISA", isa)
+        packed = bd.load(tmp_path / "net.duo", threads=1)
+        logits[isa], traces[isa] = packed(x.numpy()), packed.trace(x[:1].numpy())
+    fused = [isa for isa in logits if isa != "scalar"]
+    for isa in fused:
+        np.testing.assert_array_equal(logits[isa], logits[fused[0]])
+    for isa in logits:
+        for op in packed.program.ops:
+            for number, wanted in reference.step(packed.program, op, traces[isa]).items():
+                if op.code == Code.BINARY_CONV and packed.program.tensors[number].kind == Storage.BITS:
+                    integers = op.threshold is not None and op.threshold.dtype.kind == "i"
+                    wrong = np.mean(traces[isa][number] != wanted)
+                    assert wrong == 0 if integers else wrong < 1e-3, (isa, op.name)

@@ -89,6 +89,9 @@ def test_a_budget_is_judged_when_all_its_seeds_are_there() -> None:
     assert [v.verdict for v in study.verdicts(rows)] == ["holds", "holds", "undecided"]
     assert all(v.setting.startswith("equal epochs, 10 each") for v in study.verdicts(rows))
     assert study.verdicts(rows[:-1]) == []
+    assert (
+        study.verdicts([{**row, "epochs": 2} for row in rows]) == []
+    )  # a smoke test is no budget of the study
 
 
 @pytest.mark.parametrize("count", [1, 4, 15, 20, 33])

@@ -54,10 +54,27 @@ def test_two_are_kept_and_the_best(tmp_path: Path) -> None:
     for step in range(5):
         checkpoint.write(tmp_path, f"best-{step:09d}", {"a": torch.tensor(step)}, {})
         checkpoint.save_step(tmp_path, step, {"a": torch.tensor(step)}, {"step": step})
-        checkpoint.keep_best(tmp_path, step)
+        checkpoint.tidy(tmp_path, step, best=step)
     names = sorted(path.name for path in tmp_path.glob("*.json"))
     assert names == ["best-000000004.json", "step-000000003.json", "step-000000004.json"]
     assert checkpoint.best(tmp_path).tensors["a"] == 4
+
+
+def test_damaged_ones_never_push_out_whole_ones(tmp_path: Path) -> None:
+    """A run that has come back to step 6, since 8 and 10 are damaged, keeps what it saves from there on."""
+    for step in (6, 8, 10):
+        checkpoint.write(tmp_path, f"step-{step:09d}", {"a": torch.tensor(step)}, {"step": step})
+    for step in (8, 10):
+        (tmp_path / f"step-{step:09d}.json").write_text("{")
+    found = checkpoint.newest(tmp_path, lambda text: None)
+    assert found is not None
+    checkpoint.tidy(tmp_path, found.state["step"])
+    checkpoint.save_step(tmp_path, 7, {"a": torch.tensor(7)}, {"step": 7})
+    said: list[str] = []
+    found = checkpoint.newest(tmp_path, said.append)
+    assert found is not None
+    assert (found.state["step"], said) == (7, [])
+    assert sorted(path.stem for path in tmp_path.glob("*.json")) == ["step-000000006", "step-000000007"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "no tensors", "no json"])

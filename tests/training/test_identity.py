@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binaryduo._common.locks import Lock
 from binaryduo.errors import ArgumentError, BinaryDuoError, CheckpointError
 from binaryduo.training import Loop, Recipe, Stage, checkpoint, duo, fit, from_yaml, train, with_settings
+from binaryduo.training.devices import make_fabric
 from binaryduo.training.identity import (
     CHANGEABLE,
     FREE,
@@ -21,7 +26,9 @@ from binaryduo.training.identity import (
     digest_of,
     settings_of,
 )
+from binaryduo.training.loop import Trainer
 from binaryduo.training.metrics import Metrics
+from binaryduo.training.restore import load_run
 from binaryduo.training.runlog import read_metrics
 from tests.training import tiny
 
@@ -359,3 +366,40 @@ def test_orphans_of_a_kill_are_removed(tmp_path: Path) -> None:
     assert len(steps) == 2
     assert {path.stem for path in folder.iterdir()} == {*steps, *(p.stem for p in folder.glob("best-*.json"))}
     assert not list(folder.glob("*.part"))
+
+
+def test_a_network_is_not_restored_with_other_levels(tmp_path: Path) -> None:
+    """The weights fit a network of other levels as well: only the record tells."""
+    train(with_settings(RECIPE, ["model.variant=coupled"]), tmp_path)
+    load_run(tmp_path)
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("ste: relu1", "ste: swishsign"))
+    with pytest.raises(CheckpointError, match=r"model\.ste = 'swishsign', and .* was trained with 'relu1'"):
+        load_run(tmp_path)
+
+
+def test_a_trainer_has_all_its_attributes_from_the_beginning(tmp_path: Path) -> None:
+    trainer = Trainer(
+        tiny.network(), tiny.split(), tiny.split(20, 1), STAGE, LOOP, tmp_path, make_fabric(LOOP)
+    )
+    before = set(vars(trainer))
+    trainer.run()
+    assert set(vars(trainer)) == before
+
+
+HOLD = "import sys, time, pathlib; from binaryduo._common.locks import Lock\n"
+HOLD += "lock = Lock(pathlib.Path(sys.argv[1])); print(lock.acquire(), flush=True); time.sleep(60)"
+
+
+def test_a_lock_names_its_holder_and_ends_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "True\n"
+    lock = Lock(path)
+    assert (lock.taken(), lock.acquire(), lock.holder()) == (True, False, holder.pid)
+    holder.kill()
+    holder.communicate()
+    assert (lock.taken(), lock.acquire(), lock.holder()) == (False, True, os.getpid())
+    lock.release()
+    assert not lock.taken()

@@ -78,5 +78,5 @@ def test_files_and_names_that_are_not_there(tmp_path: Path) -> None:
 def test_minutes_are_shared_by_the_stages() -> None:
     both = with_minutes(named("budget"), 10, two_stages=True)
     assert both.finetune is not None
-    assert (both.train.minutes, both.finetune.minutes) == (7, 3)
+    assert (both.train.minutes, both.finetune.minutes) == (5, 5)
     assert with_minutes(named("budget"), 10, two_stages=False).train.minutes == 10

@@ -56,6 +56,18 @@ def test_nothing_on_the_way_swallows_it() -> None:
         send(signal.SIGTERM)
 
 
+def test_a_forked_child_ends_by_the_signal_itself() -> None:
+    with StopAtOnce():
+        pid = os.fork()
+        if not pid:
+            try:
+                send(signal.SIGINT)
+                time.sleep(10)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGINT
+
+
 # Where a run waits until it is told that the signal is on its way.
 PLACES = {
     "start-up": ("binaryduo.training.duo", "load_data"),

@@ -1,10 +1,7 @@
 // binaryduo.training.fast._norm: the kernels on raw addresses, which the caller has checked. No torch
 // headers.
-#include <nanobind/nanobind.h>
+#include "../bindings.h"
 
-#include <cstdint>
-
-#include "../../common/instruction_sets.h"
 #include "norm.h"
 
 namespace nb = nanobind;
@@ -26,13 +23,10 @@ const norm::Kernels* built(InstructionSet set) {
 // BINARYDUO_ISA is read at every call, so that a test can change it; a call takes far longer.
 const norm::Kernels& chosen() { return choose(built); }
 
-using Address = std::uintptr_t;
-const float* in(Address address) { return reinterpret_cast<const float*>(address); }
-float* out(Address address) { return reinterpret_cast<float*>(address); }
-
 }  // namespace
 
 NB_MODULE(_norm, m) {
+    use_the_pool_of_the_engine();
     m.def("kernels", [] { return chosen().name; });
     m.def(
         "forward",

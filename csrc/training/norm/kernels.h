@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "../../common/buffer.h"
-#include "../parallel.h"
+#include "../../common/threads.h"
 #include "norm.h"
 
 namespace binaryduo::norm {
@@ -20,6 +20,7 @@ namespace {
 #include "../../common/vectors.h"
 
 constexpr long BLOCK = 64;  // rows whose sums are taken in float
+constexpr long MOST_PIECES = 16;
 
 inline Floats8 all(float value) { return Floats8{} + value; }
 
@@ -52,11 +53,15 @@ struct Affine {
     }
 };
 
-// Calls visit(first, last) for the blocks of rows of one thread.
+// The rows are cut into pieces of whole blocks, however many threads there are: sums over pieces are the
+// same.
+inline long pieces(const Shape& s) { return std::min(MOST_PIECES, (s.rows + BLOCK - 1) / BLOCK); }
+
+// Calls visit(first, last) for the blocks of rows of one piece.
 template <typename Visit>
-void blocks(const Shape& s, int thread, int threads, Visit visit) {
-    const long groups = (s.rows + BLOCK - 1) / BLOCK;
-    for (long group = groups * thread / threads; group < groups * (thread + 1) / threads; ++group)
+void blocks(const Shape& s, long piece, Visit visit) {
+    const long groups = (s.rows + BLOCK - 1) / BLOCK, count = pieces(s);
+    for (long group = groups * piece / count; group < groups * (piece + 1) / count; ++group)
         visit(group * BLOCK, std::min(s.rows, (group + 1) * BLOCK));
 }
 
@@ -98,7 +103,7 @@ class Sums {
     std::vector<Floats8> part_;
 };
 
-// One vector for each thread, added up in the order of the threads.
+// One vector for each piece, added up in the order of the pieces.
 std::vector<double> total(std::vector<std::vector<double>>& parts) {
     for (size_t t = 1; t < parts.size(); ++t)
         for (size_t i = 0; i < parts[0].size(); ++i) parts[0][i] += parts[t][i];
@@ -109,10 +114,10 @@ void statistics(const float* x, const Shape& s, float* mean, float* var, int thr
     // Sums of the distances from the first row: no large numbers that nearly cancel.
     const std::vector<float> shift = padded(x, s.channels);
     const float* end = x + s.rows * s.channels;
-    std::vector<std::vector<double>> parts(threads);
-    parallel(threads, [&](int thread) {
+    std::vector<std::vector<double>> parts(pieces(s));
+    share(threads, pieces(s), [&](long piece, size_t) {
         Sums sum(s.channels), squares(s.channels);
-        blocks(s, thread, threads, [&](long first, long last) {
+        blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 vectors(s.channels, [&](long c, auto whole) {
                     const Floats8 d = take<whole>(x + row * s.channels + c, end) - load(&shift[c]);
@@ -122,8 +127,8 @@ void statistics(const float* x, const Shape& s, float* mean, float* var, int thr
             sum.flush(0, 0, s.channels);
             squares.flush(0, 0, s.channels);
         });
-        parts[thread] = std::move(sum.total);
-        parts[thread].insert(parts[thread].end(), squares.total.begin(), squares.total.end());
+        parts[piece] = std::move(sum.total);
+        parts[piece].insert(parts[piece].end(), squares.total.begin(), squares.total.end());
     });
     const std::vector<double> sums = total(parts);
     for (long c = 0; c < s.channels; ++c) {
@@ -145,8 +150,8 @@ inline Floats8 staircase(Floats8 y, float steps) {
 template <bool binary>
 void quantize(const float* x, const Affine& a, float steps, const Shape& s, float* out, int threads) {
     const float* end = x + s.rows * s.channels;
-    parallel(threads, [&](int thread) {
-        blocks(s, thread, threads, [&](long first, long last) {
+    share(threads, pieces(s), [&](long piece, size_t) {
+        blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 for (long copy = 0; copy < s.copies; ++copy) {
                     const float *slope = a.slope[copy].data(), *offset = a.offset[copy].data();
@@ -181,11 +186,11 @@ void backward(const float* x, const float* grad, const float* weight, const floa
         const Floats8 y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
         return where((y >= Floats8{}) & (y <= all(1.0f)), incoming);
     };
-    std::vector<std::vector<double>> parts(threads);
-    parallel(threads, [&](int thread) {
+    std::vector<std::vector<double>> parts(pieces(s));
+    share(threads, pieces(s), [&](long piece, size_t) {
         const long stride = round_up(s.channels, 8) / 8;  // vectors a copy
         Sums sum(s.copies * stride * 8), product(s.copies * stride * 8);
-        blocks(s, thread, threads, [&](long first, long last) {
+        blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 for (long copy = 0; copy < s.copies; ++copy)
                     vectors(s.channels, [&](long c, auto whole) {
@@ -202,8 +207,8 @@ void backward(const float* x, const float* grad, const float* weight, const floa
         });
         sum.total.resize(wide);  // of the gradients of y, then of their products with x - mean
         product.total.resize(wide);
-        parts[thread] = std::move(sum.total);
-        parts[thread].insert(parts[thread].end(), product.total.begin(), product.total.end());
+        parts[piece] = std::move(sum.total);
+        parts[piece].insert(parts[piece].end(), product.total.begin(), product.total.end());
     });
     const std::vector<double> sums = total(parts);
     // dx = scale·(h - mean(h) - x̂·mean(h·x̂)) with h = Σ weight·gradient over the copies and x̂ = (x -
@@ -221,8 +226,8 @@ void backward(const float* x, const float* grad, const float* weight, const floa
         level[c] = float(plain / s.rows * a.scale[c]);
         tilt[c] = float(along / s.rows * a.scale[c] * a.scale[c]);
     }
-    parallel(threads, [&](int thread) {
-        blocks(s, thread, threads, [&](long first, long last) {
+    share(threads, pieces(s), [&](long piece, size_t) {
+        blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 vectors(s.channels, [&](long c, auto whole) {
                     const Floats8 value = take<whole>(x + row * s.channels + c, end);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "../../common/buffer.h"
-#include "../parallel.h"
+#include "../../common/threads.h"
 #include "winograd.h"
 
 namespace binaryduo::winograd {
@@ -172,10 +172,10 @@ inline void block(const float* a, long row, long next, const float* b, long b_ne
     }
 }
 
-// V[p][panel of 16 outputs][input][16], zero where there is no output.
-void transform_filters(const float* w, const Shape& s, bool turned, float* v) {
+// V[p][panel of 16 outputs][input][16], zero where there is no output; the outputs of one panel.
+void transform_filters(const float* w, const Shape& s, bool turned, long panel, float* v) {
     const long panels = round_up(s.out, COLUMNS) / COLUMNS;
-    for (long o = 0; o < s.out; ++o)
+    for (long o = panel * COLUMNS; o < std::min(s.out, (panel + 1) * COLUMNS); ++o)
         for (long i = 0; i < s.in; ++i) {
             float g[3][3], half[6][3];
             for (long r = 0; r < 3; ++r)
@@ -187,7 +187,7 @@ void transform_filters(const float* w, const Shape& s, bool turned, float* v) {
                     half[p][q] = G[p][0] * g[0][q] + G[p][1] * g[1][q] + G[p][2] * g[2][q];
             for (long p = 0; p < 6; ++p)
                 for (long q = 0; q < 6; ++q)
-                    v[(((p * 6 + q) * panels + o / COLUMNS) * s.in + i) * COLUMNS + o % COLUMNS] =
+                    v[(((p * 6 + q) * panels + panel) * s.in + i) * COLUMNS + o % COLUMNS] =
                         G[q][0] * half[p][0] + G[q][1] * half[p][1] + G[q][2] * half[p][2];
         }
 }
@@ -197,33 +197,36 @@ void forward(const float* x, const float* w, float* y, Shape s, bool turned, int
     const long in = round_up(s.in, 8), out = round_up(s.out, COLUMNS), panels = out / COLUMNS;
     const long tiles = grid.tiles(), groups = (tiles + TILES - 1) / TILES;
     const Buffer<float> v = zeros<float>(36 * panels * s.in * COLUMNS);
-    transform_filters(w, s, turned, v.get());
-    parallel(threads, [&](int thread) {
-        const Buffer<float> u = zeros<float>((36 * TILES + ROWS) * in), m = zeros<float>(36 * TILES * out);
-        for (long group = groups * thread / threads; group < groups * (thread + 1) / threads; ++group) {
-            const long first = group * TILES, count = std::min(TILES, tiles - first);
-            transform_input(x, grid, s.in, first, count, u.get(), in);
-            for (long p = 0; p < 36; ++p)
-                for (long panel = 0; panel < panels; ++panel) {
-                    const float* b = v.get() + (p * panels + panel) * s.in * COLUMNS;
-                    for (long t = 0; t < count; t += ROWS)
-                        block<false>(u.get() + (p * TILES + t) * in, in, 1, b, COLUMNS,
-                                     m.get() + (p * TILES + t) * out + panel * COLUMNS, out, s.in);
-                }
-            transform_output(m.get(), grid, s.out, first, count, y, out);
-        }
+    share(threads, panels, [&](long panel, size_t) { transform_filters(w, s, turned, panel, v.get()); });
+    std::vector<Buffer<float>> us(threads), ms(threads);
+    share(threads, groups, [&](long group, size_t thread) {
+        Buffer<float>&u = us[thread], &m = ms[thread];
+        if (!u) u = zeros<float>((36 * TILES + ROWS) * in);
+        if (!m) m = zeros<float>(36 * TILES * out);
+        const long first = group * TILES, count = std::min(TILES, tiles - first);
+        transform_input(x, grid, s.in, first, count, u.get(), in);
+        for (long p = 0; p < 36; ++p)
+            for (long panel = 0; panel < panels; ++panel) {
+                const float* b = v.get() + (p * panels + panel) * s.in * COLUMNS;
+                for (long t = 0; t < count; t += ROWS)
+                    block<false>(u.get() + (p * TILES + t) * in, in, 1, b, COLUMNS,
+                                 m.get() + (p * TILES + t) * out + panel * COLUMNS, out, s.in);
+            }
+        transform_output(m.get(), grid, s.out, first, count, y, out);
     });
 }
 
+// The tiles are cut into one part for each thread, whoever takes it: the same number of threads gives the
+// same bits.
 void weight_gradient(const float* x, const float* dy, float* dw, Shape s, int threads) {
     const Grid grid(s);
     const long in = round_up(s.in, 8), rows = round_up(s.in, ROWS), out = round_up(s.out, COLUMNS);
-    const long tiles = grid.tiles(), groups = (tiles + TILES - 1) / TILES, size = 36 * rows * out;
+    const long tiles = grid.tiles(), groups = (tiles + TILES - 1) / TILES, plane = rows * out;
     std::vector<Buffer<float>> sums(threads);
-    parallel(threads, [&](int thread) {
-        sums[thread] = zeros<float>(size);
+    share(threads, threads, [&](long part, size_t) {
+        sums[part] = zeros<float>(36 * plane);
         const Buffer<float> u = zeros<float>(36 * TILES * in + ROWS), m = zeros<float>(36 * TILES * out);
-        for (long group = groups * thread / threads; group < groups * (thread + 1) / threads; ++group) {
+        for (long group = groups * part / threads; group < groups * (part + 1) / threads; ++group) {
             const long first = group * TILES, count = std::min(TILES, tiles - first);
             transform_input(x, grid, s.in, first, count, u.get(), in);
             transform_gradient(dy, grid, s.out, first, count, m.get(), out);
@@ -231,20 +234,21 @@ void weight_gradient(const float* x, const float* dy, float* dw, Shape s, int th
                 for (long i = 0; i < rows; i += ROWS)
                     for (long j = 0; j < out; j += COLUMNS)
                         block<true>(u.get() + p * TILES * in + i, 1, in, m.get() + p * TILES * out + j, out,
-                                    sums[thread].get() + (p * rows + i) * out + j, out, count);
+                                    sums[part].get() + p * plane + i * out + j, out, count);
         }
     });
-    for (int t = 1; t < threads; ++t)
-        for (long n = 0; n < size; ++n) sums[0][n] += sums[t][n];
+    share(threads, 36, [&](long p, size_t) {
+        for (int t = 1; t < threads; ++t)
+            for (long n = p * plane; n < (p + 1) * plane; ++n) sums[0][n] += sums[t][n];
+    });
     const float* v = sums[0].get();
-    for (long o = 0; o < s.out; ++o)
-        for (long i = 0; i < s.in; ++i) {
+    share(threads, s.in, [&](long i, size_t) {
+        for (long o = 0; o < s.out; ++o) {
             float half[3][6];
             for (long r = 0; r < 3; ++r)
                 for (long q = 0; q < 6; ++q) {
                     half[r][q] = 0;
-                    for (long p = 0; p < 6; ++p)
-                        half[r][q] += G[p][r] * v[((p * 6 + q) * rows + i) * out + o];
+                    for (long p = 0; p < 6; ++p) half[r][q] += G[p][r] * v[(p * 6 + q) * plane + i * out + o];
                 }
             for (long r = 0; r < 3; ++r)
                 for (long q = 0; q < 3; ++q) {
@@ -253,6 +257,7 @@ void weight_gradient(const float* x, const float* dy, float* dw, Shape s, int th
                     dw[((o * 3 + r) * 3 + q) * s.in + i] = sum;
                 }
         }
+    });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ The two nest by the signal handlers that they exchange, so nothing needs to know
 a whole command, `StopRequest` around each loop.
 """
 
+import os
 import signal
 import threading
 from abc import ABC, abstractmethod
@@ -48,10 +49,17 @@ class _Handlers(ABC):
 
 
 class StopAtOnce(_Handlers):
-    """While entered, a signal raises `Stopped` with its name."""
+    """While entered, a signal raises `Stopped` with its name; a forked child ends by it as any process does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._process = os.getpid()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        raise Stopped(signal.Signals(number).name)
+        if os.getpid() == self._process:
+            raise Stopped(signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
 
 
 class StopRequest(_Handlers):

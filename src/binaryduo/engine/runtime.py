@@ -4,7 +4,7 @@
     logits = model(images)              # float32, N × C × H × W -> N × classes
 
 The native executor chooses the best instruction set of the CPU; the environment variable BINARYDUO_ISA
-forces one (scalar, avx2, avx512, neon).
+forces one (scalar, avx2, avx512, avx512vbmi, neon).
 """
 
 import math
@@ -99,7 +99,7 @@ class PackedModel:
         return int(self._native.workspace_bytes)
 
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
-        """Logits (N, classes) for images (N, C, H, W); they are converted to float32 if need be.
+        """Logits (N, classes) for images (N, C, H, W) or sequences (N, C, T), converted to float32 if need be.
 
         A model that gives images, as a segmentation does, returns (N, C, H, W). What is not one array of finite
         numbers is refused with ArgumentError.
@@ -108,6 +108,8 @@ class PackedModel:
         form = self.program.meta.get("output")
         if form == "flat":
             return result.reshape(len(result), math.prod(result.shape[1:]))
+        if form == "sequence":
+            return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
         return result[:, :, None, None] if form == "image" and result.ndim == 2 else result
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
@@ -135,8 +137,11 @@ class PackedModel:
         array = as_numbers(images, "images", ArgumentError)
         if array.ndim == 2 and self.input_shape[1:] == (1, 1):
             array = array[:, :, None, None]
+        if array.ndim == 3 and self.program.meta.get("input") == "sequence":
+            array = array[:, :, None]
         if array.ndim != 4 or array.shape[1:] != self.input_shape:
-            expected = " × ".join(str(n) for n in self.input_shape)
+            sequence = self.program.meta.get("input") == "sequence"
+            expected = " × ".join(str(n) for n in (self.input_shape[::2] if sequence else self.input_shape))
             raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
         if self.check_finite and not np.isfinite(array).all():
             first = int(np.flatnonzero(~np.isfinite(array).all(axis=(1, 2, 3)))[0])
@@ -159,7 +164,7 @@ class PackedModel:
             weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel(number)}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
-            kernel = f"{self.isa} 6×16"
+            kernel = f"{self.isa} 6×{32 if self.isa.startswith('avx512') else 16}"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             weights += (
                 f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"

@@ -166,7 +166,7 @@ class _Flow:
             segments, dim = self.fresh(call, "they are the model's input")
         else:
             segments, dim = self.other(
-                call, sources, f"operation {node.name!r} is not one that binaryduo can follow"
+                call, sources, f"{call.written} is not an operation that binaryduo can follow"
             )
         self.info[node].segments, self.info[node].dim = segments, dim
 
@@ -189,7 +189,7 @@ class _Flow:
         self.info[call.node].kind = Kind.OTHER
         for source in sources:
             self.fix(source, why)
-        return self.fresh(call, f"they come out of {call.node.name!r}")
+        return self.fresh(call, f"they come out of {call.written}")
 
     @staticmethod
     def fresh(call: Call, why: str) -> tuple[tuple[Segment, ...], int]:
@@ -232,7 +232,7 @@ class _Flow:
         """The same channels, of fewer or other pixels; an average makes values between the levels."""
         dim = channel_dim_after_pool(call, source.dim)
         if dim is None:
-            return self.other(call, [source], f"operation {call.node.name!r} mixes or moves channels")
+            return self.other(call, [source], f"{call.written} mixes or moves channels")
         blur = call.averages
         segments = (Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments)
         return tuple(segments), dim
@@ -245,8 +245,8 @@ class _Flow:
         levels = found.pop() if len(found) == 1 else None
         group = Group(call.shape[1], call.node.name)
         if kind is Kind.SELECT:
-            self.fix(source, f"operation {call.node.name!r} picks channels one by one")
-            group.fixed = f"{call.node.name!r} picks them one by one"
+            self.fix(source, f"{call.written} picks channels one by one")
+            group.fixed = f"{call.written} picks them one by one"
         return (Segment(group, 1, levels),), 1
 
     @staticmethod
@@ -277,9 +277,7 @@ class _Flow:
     def reshape(self, call: Call, source: Info) -> tuple[tuple[Segment, ...], int]:
         moved = channels_after_reshape(call, source.dim)
         if moved is None:
-            return self.other(
-                call, [source], f"the reshape {call.node.name!r} moves channels to another dimension"
-            )
+            return self.other(call, [source], f"{call.written} moves channels to another dimension")
         dim, scale = moved
         return tuple(Segment(s.group, s.scale * scale, s.levels, s.exact) for s in source.segments), dim
 
@@ -293,11 +291,9 @@ class _Flow:
                 self.info[call.node].kind = Kind.JOIN
             if not alike or not _unite(first.segments, source.segments):
                 for each in sources:
-                    self.fix(
-                        each, f"operation {name!r} joins tensors whose channels are laid out differently"
-                    )
+                    self.fix(each, f"{call.written} joins tensors whose channels are laid out differently")
                 size = shape[first.dim] if len(shape) > first.dim else 1
-                return (Segment(Group(size, name, fixed=f"they come out of {name!r}")),), first.dim
+                return (Segment(Group(size, name, fixed=f"they come out of {call.written}")),), first.dim
         return tuple(Segment(s.group, s.scale) for s in first.segments), first.dim
 
     def cat(self, call: Call, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:

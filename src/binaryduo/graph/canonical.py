@@ -43,6 +43,7 @@ def canonicalise(graph: fx.Graph, model: nn.Module, inputs: tuple[Tensor, ...]) 
         if node.target is operator.getitem and _calls(node.args[0], _CUTS):
             changed = _slice(graph, node, shapes)
         elif node.target is operator.getitem and isinstance(node.args[1], tuple):
+            _write_out(node, numbers)
             changed = _divide(graph, node, shapes)
         elif node.op != "output" and shapes.get(node) and _moves(node, model, shapes):
             changed = _order(graph, model, node, shapes, numbers)
@@ -114,6 +115,31 @@ def _slice(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
         part = (*[slice(None)] * dim, slice(start, start + sizes[number]))
         put(graph.call_function(operator.getitem, (source, part)), node, shapes)
     return True
+
+
+def _write_out(node: fx.Node, numbers: dict[fx.Node, Any]) -> None:
+    """Write the bounds of a slice of channels as numbers where forward() computes them: x[:, : x.shape[1] // 2].
+
+    How many channels there are does not depend on the data; where the number of images has a part in it, or another
+    dimension is cut, it stays computed.
+    """
+    source, index = node.args
+    parts: list[Any] = list(index)  # type: ignore[arg-type]
+    if len(parts) < 2 or parts[0] != slice(None) or not isinstance(parts[1], slice):
+        return
+    found: list[fx.Node] = []
+    fx.node.map_arg(parts[1], lambda n: found.append(n))
+    if not found or any(n not in numbers or _counts_images(n) for n in found):
+        return
+    parts[1] = fx.node.map_arg(parts[1], lambda n: numbers[n])
+    node.args = (source, tuple(parts))
+
+
+def _counts_images(number: fx.Node) -> bool:
+    """Whether a number was computed from the size of a batch: x.shape[0], x.size(0), len(x)."""
+    if number.target in (operator.getitem, "size") and len(number.args) > 1 and number.args[1] == 0:
+        return True
+    return number.target is len or any(_counts_images(n) for n in number.all_input_nodes)
 
 
 def _divide(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:

@@ -90,6 +90,24 @@ class Call:
         average = self.operation.average
         return average if isinstance(average, bool) else average(self)
 
+    @property
+    def written(self) -> str:
+        """The operation as its user knows it: a module by its name, a function or method as it is called.
+
+        >>> node = fx.Graph().call_method("roll", ())
+        >>> Call(node, Operation("roll", Kind.SELECT)).written
+        '.roll() in forward()'
+        """
+        node = self.node
+        if node.op == "call_module":
+            kind = "" if self.module is None else f" ({type(self.module).__name__})"
+            return f"module {str(node.target)!r}{kind}"
+        if node.op == "call_method":
+            return f".{node.target}() in forward()"
+        if node.op == "get_attr":
+            return f"{node.target!r}"
+        return f"{getattr(node.target, '__name__', node.target)}() in forward()"
+
     def literal(self, *names: str) -> bool:
         """Whether these arguments are written as numbers and not computed in forward()."""
         return all(next(_nodes_in(self.arguments[name]), None) is None for name in names)

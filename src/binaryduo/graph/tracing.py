@@ -42,13 +42,14 @@ class Tracer(fx.Tracer):
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model itself where `torch.compile` or a data-parallel wrapper is around it: wrap the result again.
+    """The model itself where `torch.compile`, averaging or a data-parallel wrapper is around it: wrap the result again.
 
     >>> unwrap(nn.DataParallel(nn.ReLU()))
     ReLU()
     """
     inner = getattr(model, "_orig_mod", None)
-    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+    averaged = torch.optim.swa_utils.AveragedModel
+    if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel | averaged):
         inner = model.module
     return unwrap(inner) if isinstance(inner, nn.Module) else model
 
@@ -60,6 +61,10 @@ def copied(model: nn.Module) -> nn.Module:
     ReLU()
     """
     model = unwrap(model)
+    if isinstance(model, torch.jit.ScriptModule):
+        raise GraphError(
+            "a scripted model (torch.jit) cannot be traced by torch.fx: pass the model that it was scripted from"
+        )
     try:
         return copy.deepcopy(model)
     except Exception as error:
@@ -75,7 +80,13 @@ def copied(model: nn.Module) -> nn.Module:
 
 def defaults(model: nn.Module, given: int) -> dict[str, Any] | None:
     """The arguments of forward() behind the first `given` that have defaults, as torch.fx takes them; None for none."""
-    parameters = list(inspect.signature(model.forward).parameters.values())[given:]
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        raise GraphError(
+            f"forward() of {type(model).__name__} takes **{parameters[-1].name}, which cannot be followed: name its "
+            f"arguments"
+        )
+    parameters = parameters[given:]
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} or None
 
 

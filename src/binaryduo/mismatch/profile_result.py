@@ -1,8 +1,9 @@
 """What the profiler returns: numbers for each layer, a table, a picture, a dictionary for JSON."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -35,6 +36,13 @@ class LayerProfile:
     cost: LayerCost
     cdg: Tensor = field(repr=False)
     coarse: Tensor = field(repr=False)
+    step: float = math.nan  # the step ε taken in this layer
+
+    @property
+    def decided(self) -> bool:
+        """Whether the interval tells the cosine's sign."""
+        low, high = self.interval
+        return low > 0 or high < 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Profile:
     layers: list[LayerProfile]
     total: float
     loss: float
-    step: float
+    step: "float | Literal['auto']"
     ste: str
     images: int
     method: str  # "suffix": from each layer on; "whole": whole forward passes
@@ -62,7 +70,7 @@ class Profile:
         return 2 * sum(len(layer.coordinates) for layer in self.layers)
 
     def __str__(self) -> str:
-        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "re-run", "seconds")
+        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "step", "re-run", "seconds")
         rows = [head]
         for layer in self.layers:
             low, high = layer.interval
@@ -73,21 +81,32 @@ class Profile:
                     f"{low:.4f} … {high:.4f}",
                     f"{len(layer.coordinates)} of {layer.parameters}",
                     layer.weights,
+                    f"{layer.step:.2g}",
                     f"{layer.cost.evaluated / max(1, layer.cost.possible):.1%}",
                     f"{layer.cost.seconds:.1f}",
                 )
             )
-        rows.append(("total", f"{self.total:.4f}", "", "", "", "", f"{self.seconds:.1f}"))
+        rows.append(("total", f"{self.total:.4f}", "", "", "", "", "", f"{self.seconds:.1f}"))
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
         ]
         lines.insert(1, "  ".join("-" * width for width in widths))
         lines.append(
-            f"loss {self.loss:.6g}, step {self.step:g}, STE {self.ste}, {self.images} samples; cost "
+            f"loss {self.loss:.6g}, {self._step()}, STE {self.ste}, {self.images} samples; cost "
             f"{self.forward_passes:.0f} forward passes, brute force {self.brute_force_passes}"
         )
+        undecided = [layer.name for layer in self.layers if not layer.decided]
+        if undecided:
+            wider = "" if self.step == "auto" else ", or step='auto'"
+            lines.append(
+                f"Nothing is decided in {', '.join(undecided)}: the interval holds 0. "
+                f"Take more images or coordinates{wider}."
+            )
         return "\n".join(line.rstrip() for line in lines)
+
+    def _step(self) -> str:
+        return "steps chosen for each layer" if self.step == "auto" else f"step {self.step:g}"
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the raw gradients, ready for JSON."""
@@ -109,6 +128,7 @@ class Profile:
                     "coordinates": len(layer.coordinates),
                     "parameters": layer.parameters,
                     "weights": layer.weights,
+                    "step": layer.step,
                     "seconds": layer.cost.seconds,
                     "evaluated": layer.cost.evaluated,
                     "possible": layer.cost.possible,
@@ -140,7 +160,7 @@ def plot_profiles(profiles: list[Profile], path: str | Path) -> Path:
     axes.set_ylabel("cosine (coarse gradient, CDG)")
     axes.axhline(0, color="black", linewidth=0.8)
     axes.axhline(1, color="grey", linewidth=0.8, linestyle=":")
-    axes.set_title(f"Gradient mismatch, step {profiles[0].step:g}, {profiles[0].images} samples")
+    axes.set_title(f"Gradient mismatch, {profiles[0]._step()}, {profiles[0].images} samples")
     axes.legend(title="STE", loc="lower right", framealpha=0.9)
     figure.savefig(str(path), dpi=150)
     return Path(path)

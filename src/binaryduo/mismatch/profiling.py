@@ -7,6 +7,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
 from binaryduo.graph.tracing import copied
+from binaryduo.mismatch.automatic_step import choose_step
 from binaryduo.mismatch.evaluators import Evaluator, SuffixEvaluator, WholeEvaluator, disagreement
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, is_weighted
@@ -30,7 +32,7 @@ def profile(
     loss_fn: Loss,
     inputs: Tensor,
     targets: Tensor,
-    step: float = 1e-3,
+    step: "float | Literal['auto']" = 1e-3,
     coordinates: int = 256,
     seed: int = 0,
     *,
@@ -43,8 +45,9 @@ def profile(
 
     In each layer `coordinates` weights are drawn at random (all, if it has no more). The model is copied,
     held in evaluation mode and left as it was. `loss_fn(outputs, targets)` returns a scalar; it is given
-    float64 outputs for all samples at once. `ste` replaces the network's own STEs in the backward pass;
-    `layers` chooses layers by their qualified names.
+    float64 outputs for all samples at once. `step` is CDG's ε, the same number in every layer; "auto" chooses one
+    for each layer from its weights and the data, so that layers, and networks of other scales, can be compared. `ste`
+    replaces the network's own STEs in the backward pass; `layers` chooses layers by their qualified names.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), QuantAct(levels=2), nn.Linear(8, 1))
     >>> x, y = torch.randn(500, 4), torch.randn(500, 1)
@@ -74,7 +77,7 @@ def compare_stes(
     inputs: Tensor,
     targets: Tensor,
     stes_: "Sequence[str | STE]",
-    step: float = 1e-3,
+    step: "float | Literal['auto']" = 1e-3,
     coordinates: int = 256,
     seed: int = 0,
     *,
@@ -99,14 +102,19 @@ def compare_stes(
     pass_seconds = time.perf_counter() - begin
     value, slope = _loss_and_slope(loss, clean, goal)
     evaluator: Evaluator = _evaluator(net, names, inputs)
-    drawn, found, costs = {}, {}, {}
+    drawn, found, costs, taken = {}, {}, {}, {}
     for number, name in enumerate(names):
         started = time.perf_counter()
         weight = effective_weight(net.get_submodule(name))
         drawn[name] = at = draw_coordinates(weight, coordinates, generator(seed, number))
-        steps = [sign * step for sign in (1, -1) for _ in at]
+        if step == "auto":
+            own = choose_step(evaluator, name, weight, at, inputs, goal, clean, loss, batch_size)
+        else:
+            own = float(step)
+        taken[name] = own
+        steps = [sign * own for sign in (1, -1) for _ in at]
         losses, evaluated = evaluator.losses(name, [*at, *at], steps, inputs, goal, clean, loss, batch_size)
-        found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * step)
+        found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * own)
         seconds = time.perf_counter() - started
         costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / pass_seconds)
         if progress is not None:
@@ -133,6 +141,7 @@ def compare_stes(
                     costs[name],
                     found[name],
                     there,
+                    taken[name],
                 )
             )
         seconds = time.perf_counter() - begin
@@ -153,10 +162,10 @@ def compare_stes(
 
 
 def _check(
-    model: nn.Module, inputs: Tensor, targets: Tensor, step: float, coordinates: int, batch_size: int
+    model: nn.Module, inputs: Tensor, targets: Tensor, step: object, coordinates: int, batch_size: int
 ) -> None:
-    if not (isinstance(step, int | float) and 0 < step < float("inf")):
-        raise ArgumentError(f"step must be a positive number, not {step!r}")
+    if step != "auto" and not (isinstance(step, int | float) and 0 < step < float("inf")):
+        raise ArgumentError(f"step must be a positive number or 'auto', not {step!r}")
     for name, value in (("coordinates", coordinates), ("batch_size", batch_size)):
         if not isinstance(value, int) or value < 1:
             raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")

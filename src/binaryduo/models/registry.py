@@ -163,12 +163,12 @@ def build(
     if network.coupled is not None and levels in (3, None) and topology == "duo":
         coupled = make(network.coupled, levels)
     elif levels is None:  # the coupled widths at full precision
-        coupled = couple(make(network.baseline, 2), example, 3, topology)
+        coupled = couple(make(network.baseline, 2), example, 3, topology, init="he")
         for module in coupled.modules():
             if isinstance(module, QuantAct):
                 module.levels = None
     else:
-        coupled = couple(make(network.baseline, 2), example, levels, topology)
+        coupled = couple(make(network.baseline, 2), example, levels, topology, init="he")
     if variant == "coupled":
         return coupled
     decoupled = decouple(coupled, example, topology)

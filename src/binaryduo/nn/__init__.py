@@ -4,8 +4,9 @@ Paper: Equation 1 (activation), Appendix D (weights). The modules that `decouple
 """
 
 from binaryduo.nn.activation import QuantAct, quantize
-from binaryduo.nn.initialisation import draw_weights, initialise
+from binaryduo.nn.initialisation import draw_weights, initialise, redraw
 from binaryduo.nn.one_bit import (
+    BinaryConv1d,
     BinaryConv2d,
     BinaryLinear,
     binarize_weight,
@@ -14,6 +15,7 @@ from binaryduo.nn.one_bit import (
 )
 
 __all__ = [
+    "BinaryConv1d",
     "BinaryConv2d",
     "BinaryLinear",
     "QuantAct",
@@ -23,4 +25,5 @@ __all__ = [
     "initialise",
     "is_binary_weight",
     "quantize",
+    "redraw",
 ]

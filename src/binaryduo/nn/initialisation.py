@@ -1,7 +1,10 @@
-"""Fresh weights for a network: He's rule, as the paper has it."""
+"""Fresh weights for a network: by He's rule, as the paper has it, or as its user draws them."""
+
+import math
+from collections.abc import Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @torch.no_grad()
@@ -36,4 +39,33 @@ def initialise(model: nn.Module) -> nn.Module:
                 nn.init.zeros_(module.bias)
         elif isinstance(reset := getattr(module, "reset_parameters", None), type(module.forward)):
             reset()
+    return model
+
+
+@torch.no_grad()
+def redraw(model: nn.Module, like: Mapping[str, Tensor]) -> nn.Module:
+    """Give every parameter a fresh value as those of the same name in `like` have, in place; shapes may differ.
+
+    A weight is drawn from a normal distribution with the deviation of the one it is like, times √(old / new fan-in),
+    so that its layer's outputs are as large as before: any scheme of the user's is followed. What is constant there
+    (a zero bias, BN's ones) stays that constant; other vectors are drawn with the mean and deviation they had. BN's
+    statistics start anew. Returns the model.
+
+    >>> wide = nn.init.normal_(nn.Linear(400, 400).weight, std=0.03)
+    >>> narrow = redraw(nn.Linear(100, 400, bias=False), {"weight": wide})
+    >>> round(narrow.weight.std().item(), 2)
+    0.06
+    """
+    for name, parameter in model.named_parameters():
+        old = like[name]
+        if bool((old == old.flatten()[0]).all()):
+            parameter.fill_(float(old.flatten()[0]))
+        elif parameter.dim() > 1:
+            fan = math.prod(old.shape[1:]) / max(1, math.prod(parameter.shape[1:]))
+            parameter.normal_(0.0, float(old.std()) * math.sqrt(fan))
+        else:
+            parameter.normal_(float(old.mean()), float(old.std()))
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase):
+            module.reset_running_stats()
     return model

@@ -55,6 +55,19 @@ class BinaryConv2d(nn.Conv2d):
         return out
 
 
+class BinaryConv1d(nn.Conv1d):
+    """A convolution over sequences (N, C, T) with one-bit weights: see BinaryConv2d.
+
+    >>> BinaryConv1d(8, 16, 3, padding=1, bias=False)(torch.rand(1, 8, 20)).shape
+    torch.Size([1, 16, 20])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        weight = binarize_weight(self.weight, clip=self.training)
+        out: Tensor = self._conv_forward(input, weight, self.bias)
+        return out
+
+
 class BinaryLinear(nn.Linear):
     """A dense layer with one-bit weights: see BinaryConv2d.
 
@@ -73,7 +86,7 @@ def is_binary_weight(module: nn.Module) -> bool:
     >>> is_binary_weight(BinaryLinear(2, 2)), is_binary_weight(nn.Linear(2, 2))
     (True, False)
     """
-    return isinstance(module, BinaryConv2d | BinaryLinear)
+    return isinstance(module, BinaryConv1d | BinaryConv2d | BinaryLinear)
 
 
 @torch.no_grad()

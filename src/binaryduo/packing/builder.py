@@ -93,9 +93,12 @@ class Builder:
     def image_shape(self, node: fx.Node) -> Shape:
         """(C, H, W) of a node's tensor."""
         shape = self.shape(node)
-        if len(shape) not in (2, 4):
-            raise self.refuse(node, f"its output has the shape {shape}; (N, C) or (N, C, H, W) is needed")
-        return (shape[1], 1, 1) if len(shape) == 2 else (shape[1], shape[2], shape[3])
+        if len(shape) not in (2, 3, 4):
+            raise self.refuse(
+                node, f"its output has the shape {shape}; (N, C), (N, C, T) or (N, C, H, W) is needed"
+            )
+        *_, height, width = (1, 1, *shape[2:])  # a sequence is an image one pixel high
+        return shape[1], height, width
 
     def name_of(self, node: fx.Node) -> str:
         return str(node.target) if node.op == "call_module" else node.name

@@ -14,9 +14,10 @@ from torch import Tensor, fx, nn
 
 from binaryduo.graph.canonical import Shapes, add_module, put
 from binaryduo.graph.table import recognise
-from binaryduo.nn import BinaryConv2d, binarize_weight, is_binary_weight
+from binaryduo.nn import BinaryConv1d, BinaryConv2d, binarize_weight, is_binary_weight
 from binaryduo.nn.copies import AverageCopies, SelectChannels
 
+Conv = nn.Conv1d | nn.Conv2d
 _MOST_GROUPS = 256  # each is an operation of its own
 
 
@@ -24,7 +25,7 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
     """Rewrite the graph, and the model that it belongs to, in place; both compute what they did."""
     for node in list(graph.nodes):
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Conv2d) and module.padding_mode == "zeros":
+        if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode == "zeros":
             _rewrite_convolution(graph, model, node, module, shapes)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
         if not node.users and node.op not in ("placeholder", "output"):
@@ -33,7 +34,7 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
 
 
 def _rewrite_convolution(
-    graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d, shapes: Shapes
+    graph: fx.Graph, model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes
 ) -> None:
     reader, source = node, node.all_input_nodes[0]
     while _only_moves_channels(source, model) and len(source.users) == 1:  # zeros stay zeros there
@@ -41,10 +42,11 @@ def _rewrite_convolution(
     around = _zeros_around(source, model, shapes)
     if around is not None and not isinstance(module.padding, str):
         module = _convolution(module, module.weight, module.bias)
-        module.padding = (int(module.padding[0]) + around[0], int(module.padding[1]) + around[1])
+        own: Any = module.padding
+        module.padding = tuple(int(n) + more for n, more in zip(own, around, strict=True))
         node.target = add_module(model, f"{node.name}_padded", module)
         reader.replace_input_with(source, source.all_input_nodes[0])
-    if module.dilation != (1, 1) and not is_binary_weight(module):
+    if set(module.dilation) != {1} and not is_binary_weight(module):
         module = _without_holes(module)
         node.target = add_module(model, f"{node.name}_dense", module)
     if 1 < module.groups <= _MOST_GROUPS:
@@ -57,34 +59,33 @@ def _only_moves_channels(node: fx.Node, model: nn.Module) -> bool:
     return isinstance(module, SelectChannels | AverageCopies) and module.dim == 1
 
 
-def _zeros_around(node: fx.Node, model: nn.Module, shapes: Shapes) -> tuple[int, int] | None:
-    """How many rows and columns of zeros a node puts on each side, if that is all it does."""
+def _zeros_around(node: fx.Node, model: nn.Module, shapes: Shapes) -> tuple[int, ...] | None:
+    """How many zeros a node puts on each side of every dimension of the pixels, if that is all it does."""
     call = recognise(node, model, shapes)
     if call.operation.name != "pad" or call["mode"] != "constant" or call["value"] not in (None, 0):
         return None
     sizes: Any = list(call["pad"]) if call.literal("pad") else []
-    if len(sizes) != 4 or min(sizes) < 0 or len(call.shape) != 4:
+    if len(sizes) != 2 * (len(call.shape) - 2) or min(sizes) < 0 or sizes[::2] != sizes[1::2]:
         return None
-    left, right, top, bottom = sizes
-    return (top, left) if left == right and top == bottom else None
+    return tuple(reversed(sizes[::2]))  # given from the last dimension backwards
 
 
-def _without_holes(module: nn.Conv2d) -> nn.Conv2d:
+def _without_holes(module: Conv) -> Conv:
     """The same convolution with zeros where its kernel had holes.
 
     >>> _without_holes(nn.Conv2d(1, 1, 3, dilation=2)).kernel_size
     (5, 5)
     """
-    (high, wide), (dy, dx) = module.kernel_size, module.dilation
     weight = module.weight.detach()
-    full = weight.new_zeros(*weight.shape[:2], (high - 1) * dy + 1, (wide - 1) * dx + 1)
-    full[:, :, ::dy, ::dx] = weight
+    spread = [(k - 1) * d + 1 for k, d in zip(module.kernel_size, module.dilation, strict=True)]
+    full = weight.new_zeros(*weight.shape[:2], *spread)
+    full[(slice(None), slice(None), *(slice(None, None, d) for d in module.dilation))] = weight
     dense = _convolution(module, full, module.bias)
-    dense.dilation = (1, 1)
+    dense.dilation = (1,) * len(spread)
     return dense
 
 
-def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d, shapes: Shapes) -> None:
+def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes) -> None:
     """Put the groups' own convolutions, and their concatenation, in the place of a grouped one."""
     (source,) = node.all_input_nodes
     # One scale for the whole layer: the groups must not find scales of their own.
@@ -105,13 +106,12 @@ def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: nn.Conv2d, 
     put(joined, node, shapes)
 
 
-def _convolution(
-    like: nn.Conv2d, weight: Tensor, bias: Tensor | None, groups: int | None = None
-) -> nn.Conv2d:
+def _convolution(like: Conv, weight: Tensor, bias: Tensor | None, groups: int | None = None) -> Conv:
     """A convolution like another, with these weights; `groups` where it shall have another number."""
     out, inputs, *kernel = weight.shape
     groups = like.groups if groups is None else groups
-    made = (BinaryConv2d if is_binary_weight(like) else nn.Conv2d)(inputs * groups, out, 1, groups=groups)
+    kinds = (nn.Conv1d, BinaryConv1d) if isinstance(like, nn.Conv1d) else (nn.Conv2d, BinaryConv2d)
+    made: Conv = kinds[is_binary_weight(like)](inputs * groups, out, 1, groups=groups)
     made.kernel_size, made.stride, made.padding = tuple(kernel), like.stride, like.padding
     made.dilation = like.dilation
     made.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)

@@ -16,9 +16,7 @@ from binaryduo.packing.builder import Builder, Pending, Value
 
 def layer(b: Builder, call: Call, value: Value) -> Value:
     node, module = call.node, call.module
-    if isinstance(module, nn.Conv1d):
-        raise b.refuse(node, "convolutions of one dimension cannot be packed yet")
-    assert isinstance(module, nn.Conv2d | nn.Linear)
+    assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear)
     wide: Any = b.wide.get_submodule(str(node.target))
     weight: Tensor = wide.weight.detach()
     c, h, w = value.shape
@@ -28,14 +26,16 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
         weight = weight.view(-1, c, h, w)
         kernel, stride, padding = (h, w), (1, 1), (0, 0)
     else:
-        if module.groups != 1 or module.dilation != (1, 1):
+        if module.groups != 1 or set(module.dilation) != {1}:
             raise b.refuse(
                 node, "a one-bit convolution with dilation, or with more than 256 groups, is not supported"
             )
         if module.padding_mode != "zeros":
             raise b.refuse(node, "only padding with zeros is supported")
-        kernel, stride = weight.shape[2:], module.stride  # type: ignore[assignment]
         padding = _padding(b, node, module)
+        stride = (1, *module.stride)[-2:]  # type: ignore[assignment]
+        weight = weight.unsqueeze(2) if isinstance(module, nn.Conv1d) else weight
+        kernel = weight.shape[2:]  # type: ignore[assignment]
     if any(p >= k for p, k in zip(padding, kernel, strict=True)):
         raise b.refuse(node, "it is padded by a whole kernel or more")
     channels = len(weight)
@@ -73,15 +73,15 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     return Value(node, pending.out_shape, pending)
 
 
-def _padding(b: Builder, node: fx.Node, module: nn.Conv2d) -> tuple[int, int]:
+def _padding(b: Builder, node: fx.Node, module: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
     """Zeros above and on the left; the same are below and on the right."""
     if not isinstance(module.padding, str):
-        return module.padding  # type: ignore[return-value]
+        return (0, *module.padding)[-2:]  # type: ignore[return-value]
     if module.padding == "valid":
         return 0, 0
     if any(k % 2 == 0 for k in module.kernel_size):
         raise b.refuse(node, "padding='same' with an even kernel is not the same on both sides")
-    return tuple(k // 2 for k in module.kernel_size)  # type: ignore[return-value]
+    return (0, *(k // 2 for k in module.kernel_size))[-2:]  # type: ignore[return-value]
 
 
 def quantize(b: Builder, call: Call, value: Value) -> Value:

@@ -44,6 +44,8 @@ def lower(analysis: Analysis, half: bool = False) -> Program:
                 raise GraphError("a model with more than one output cannot be packed")
             output = builder.values[node.args[0]]
         elif node.op == "placeholder":
+            if analysis.info[node].kind is Kind.SCALAR:
+                continue  # an argument that keeps its default
             if builder.values:
                 raise GraphError("a model with more than one input cannot be packed")
             shape = builder.image_shape(node)

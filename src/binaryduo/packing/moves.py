@@ -18,14 +18,14 @@ from binaryduo.nn.copies import AverageCopies
 from binaryduo.packing.builder import Builder, Value
 
 
-def pair(value: Any) -> tuple[int, int]:
-    """PyTorch's way of giving two numbers as one.
+def pair(value: Any, flat: bool = False, other: int = 1) -> tuple[int, int]:
+    """PyTorch's way of giving two numbers as one; of a sequence (`flat`), one pixel high, the first is `other`.
 
-    >>> pair(2), pair((1, 2)), pair([3])
-    ((2, 2), (1, 2), (3, 3))
+    >>> pair(2), pair((1, 2)), pair([3]), pair(2, flat=True)
+    ((2, 2), (1, 2), (3, 3), (1, 2))
     """
     values = tuple(value) if isinstance(value, tuple | list) else (value,)
-    return (int(values[0]), int(values[-1]))
+    return (other if flat else int(values[0]), int(values[-1]))
 
 
 def identity(b: Builder, call: Call, value: Value) -> Value:
@@ -40,7 +40,7 @@ def dropout(b: Builder, call: Call, value: Value) -> Value:
 
 def flatten(b: Builder, call: Call, value: Value) -> Value:
     shape, c, h, w = b.shape(call.node), *value.shape
-    if tuple(shape[1:]) in ((c * h * w,), (c, h, w)):
+    if tuple(shape[1:]) in ((c * h * w,), (c, h, w), (c, w) if h == 1 else ()):
         return b.alias(call.node, value)
     raise b.refuse(call.node, f"a reshape to {tuple(shape)} is not a flattening of one image's values")
 
@@ -73,11 +73,10 @@ def adaptive_average_pool(b: Builder, call: Call, value: Value) -> Value:
 
 
 def mean(b: Builder, call: Call, value: Value) -> Value:
-    """A mean over all pixels: x.mean((2, 3)), in any way of writing it."""
-    if len(call.shapes[0]) != 4 or set(reduced_dims(call)) != {2, 3}:
-        raise b.refuse(
-            call.node, "a mean can be packed only over both dimensions of an image's pixels, (2, 3)"
-        )
+    """A mean over all pixels: x.mean((2, 3)), or x.mean(2) of a sequence, in any way of writing it."""
+    rank = len(call.shapes[0])
+    if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
+        raise b.refuse(call.node, "a mean can be packed only over all pixels of an image, (2, 3)")
     return adaptive_average_pool(b, call, value)
 
 
@@ -98,15 +97,17 @@ def _window(b: Builder, call: Call, code: Code) -> Op:
     """A pool over windows of a given size."""
     if not call.literal("kernel_size", "stride", "padding"):
         raise b.refuse(call.node, "its window must be given as constant numbers")
-    kernel = pair(call["kernel_size"])
-    stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"])
-    return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=stride, padding=pair(call["padding"]))
+    flat = len(call.shape) == 3
+    kernel = pair(call["kernel_size"], flat)
+    stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"], flat)
+    padding = pair(call["padding"], flat, other=0)
+    return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=stride, padding=padding)
 
 
 def _even_window(b: Builder, call: Call, value: Value, code: Code) -> Op:
     """A pool to a given size whose windows are all alike."""
     (c, h, w), shape = value.shape, b.shape(call.node)
-    rows, columns = shape[2:] if len(shape) == 4 else (1, 1)
+    *_, rows, columns = (1, 1, *shape[2:])
     if h % rows or w % columns:
         raise b.refuse(call.node, f"its windows on ({c}, {h}, {w}), to {shape[1:]}, are not all of one size")
     kernel = (h // rows, w // columns)
@@ -144,7 +145,10 @@ def select(b: Builder, call: Call, value: Value) -> Value:
     if max(strides, default=1) == 1:
         return b.alias(node, value)
     return _max_pool(
-        b, node, value, Op(b.name_of(node), Code.MAX_POOL, -1, kernel=(1, 1), stride=pair(strides))
+        b,
+        node,
+        value,
+        Op(b.name_of(node), Code.MAX_POOL, -1, kernel=(1, 1), stride=pair(strides, len(strides) == 1)),
     )
 
 
@@ -181,12 +185,13 @@ def pad_channels(b: Builder, call: Call, value: Value) -> Value:
         )
     if call.module is None:
         pads = list(call["pad"]) if call.literal("pad") else []
-        if len(pads) != 6 or any(pads[:4]) or min(pads) < 0:
+        at = 2 * (len(call.shape) - 2)
+        if len(pads) != at + 2 or any(pads[:at]) or min(pads) < 0:
             raise b.refuse(
                 node,
                 "only whole channels of zeros, before or after, can be padded, and their number must be constant",
             )
-        front = pads[4]
+        front = pads[at]
     if b.image_shape(node)[0] < value.shape[0]:
         raise b.refuse(node, "negative padding, which removes channels, is not supported")
     return b.to_float(node, value, Op(b.name_of(node), Code.PAD_CHANNELS, -1, channels=front))

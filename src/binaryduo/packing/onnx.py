@@ -50,6 +50,8 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
         raise MissingExtraError(
             f"export_onnx needs the package {error.name!r}: pip install 'binaryduo[onnx]'"
         ) from error
+    if not Path(path).parent.is_dir() or Path(path).is_dir():
+        raise ArgumentError(f"{path} cannot be written: its folder does not exist, or it is a folder itself")
     inputs = as_inputs(example_input)
     if len(inputs) != 1:
         raise ArgumentError(f"export_onnx takes a model with one input, not {len(inputs)}")

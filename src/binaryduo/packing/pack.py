@@ -64,8 +64,8 @@ def pack(
     if float_weights not in ("float32", "float16"):
         raise ArgumentError(f"float_weights must be 'float32' or 'float16', not {float_weights!r}")
     inputs = as_inputs(example_input)
-    if len(inputs) != 1 or inputs[0].dim() not in (2, 4):
-        raise ArgumentError("a packed model has one input of the shape (N, C, H, W) or (N, C)")
+    if len(inputs) != 1 or inputs[0].dim() not in (2, 3, 4):
+        raise ArgumentError("a packed model has one input of the shape (N, C, H, W), (N, C, T) or (N, C)")
     half = float_weights == "float16"
     work = copied(model).cpu().float().eval()
     image = inputs[0][:1].detach().cpu().float()
@@ -102,7 +102,9 @@ def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, t
     program.meta["model"] = type(work).__name__
     (output,) = (node.args[0] for node in graph.nodes if node.op == "output")
     assert isinstance(output, torch.fx.Node)
-    program.meta["output"] = "flat" if len(analysis.info[output].shape) == 2 else "image"
+    forms = {2: "flat", 3: "sequence", 4: "image"}
+    program.meta["input"] = forms[image.dim()]
+    program.meta["output"] = forms[len(analysis.info[output].shape)]
     return program, graph
 
 

@@ -203,7 +203,7 @@ ARTEFACTS = (
         "With ESG instead of CDG the same trends show; full precision is around 0.7.",
         "around 0.7 at full precision; the others not printed",
         ("appendix_h_sigmas",),
-        needs=(("levels", None),),  # run behind ternary and binary; 2, 3 and 4 bits are drawn only
+        needs=(("levels", None),),  # run after ternary and binary; 2, 3 and 4 bits are drawn only
     ),
     Artefact(
         "appendix-h-cost",

@@ -84,7 +84,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     """At equal epochs and as the paper compares; only of budgets that have all their seeds."""
     out = []
     for found in comparisons(rows):
-        if min(len(accuracies(rows, way, found.epochs)) for way in w.WAYS) < _planned(found.epochs):
+        planned = _planned(found.epochs)
+        if not planned or min(len(accuracies(rows, way, found.epochs)) for way in w.WAYS) < planned:
             continue
         setting = f"{EQUAL}, {found.epochs} each; {NETWORK}"
         claims = (
@@ -131,7 +132,7 @@ def _papers_verdicts(rows: list[Row], epochs: int = 20) -> list[Verdict]:
 
 
 def _verdict(claim: str, setting: str, found: Interval) -> Verdict:
-    return Verdict(claim, setting, found.verdict, f"difference {found.shown()} points")
+    return Verdict(claim, setting, found.verdict, f"difference in points: {found.shown()}")
 
 
 def numbers(rows: list[Row]) -> str:

@@ -23,7 +23,7 @@ def _layout(title: str, x: str, y: str, **more: Any) -> Json:
 
 
 def learning_curves(run: RunView, quantity: str) -> Json | None:
-    """Training and test curves of both stages one behind the other, the moment of decoupling marked.
+    """Training and test curves of both stages one after the other, the moment of decoupling marked.
 
     `quantity` is "top1" or "loss".
     """

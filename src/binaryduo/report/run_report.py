@@ -162,7 +162,7 @@ def _costs(page: Page, run: RunView) -> None:
     operations = [c.macs / 64 if c.binary else float(c.macs) for c in layers]
     page.figure(
         figures.cost_bars([c.name for c in layers], [float(c.param_bits) for c in layers], operations),
-        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations an image",
+        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations for one image",
         log=True,
     )
     rows = [
@@ -233,7 +233,7 @@ def _record(page: Page, run: RunView, key: str) -> None:
         names = list(dict.fromkeys(name for start in run.starts for name in start if name != "command"))
         head = ["what", *[f"start {place + 1}" for place in range(len(run.starts))]]
         rows = [[name, *[_plain(start.get(name)) for start in run.starts]] for name in names]
-        page.table(head, rows, "Where and with what it ran, one column a start")
+        page.table(head, rows, "Where and with what it ran, one column for each start")
 
 
 def _plain(value: object) -> object:

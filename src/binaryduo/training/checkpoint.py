@@ -93,24 +93,25 @@ def save_step(
     state: dict[str, Any],
     run: dict[str, Any] | None = None,
 ) -> Path:
-    """Write the checkpoint of a step and remove all but the last two."""
+    """Write the checkpoint of a step, and remove all but it and the one before.
+
+    Those of later steps go too: the run has come back to before them, since they were damaged.
+    """
     path = write(folder, f"step-{step:09d}", tensors, state, run)
-    for old in _steps(folder)[:-KEEP]:
-        old.unlink(missing_ok=True)
-    _remove_orphans(folder)
+    for later in _steps(folder):
+        if later.name > path.name:
+            later.unlink(missing_ok=True)
+    tidy(folder, step)
     return path
 
 
-def keep_best(folder: Path, step: int | None) -> None:
-    """Remove the networks that were the best before the one of this step."""
-    for path in folder.glob("best-*.json"):
-        if step is not None and path.stem != f"best-{step:09d}":
-            path.unlink(missing_ok=True)
-    _remove_orphans(folder)
-
-
-def _remove_orphans(folder: Path) -> None:
-    """Tensors without their JSON, which is removed first, and half-written files: a kill may have left them."""
+def tidy(folder: Path, step: int, best: int | None = None) -> None:
+    """Remove what a run at that step needs no more: all but the last two of its checkpoints, networks that were the
+    best before the one of the step `best`, and what a kill has left of files."""
+    upto = [path for path in _steps(folder) if path.stem <= f"step-{step:09d}"]
+    worse = [] if best is None else [p for p in folder.glob("best-*.json") if p.stem != f"best-{best:09d}"]
+    for path in [*upto[:-KEEP], *worse]:
+        path.unlink(missing_ok=True)  # the JSON first: without it the tensors are not a checkpoint any more
     for kind in ("step", "best"):
         for path in folder.glob(f"{kind}-*.safetensors"):
             if not path.with_suffix(".json").exists():

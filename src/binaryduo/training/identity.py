@@ -19,7 +19,6 @@ Changes = dict[str, tuple[Any, Any]]
 # May differ at any time: no number of the run depends on them.
 FREE = frozenset(
     {
-        "name",
         "data.root",
         "data.workers",
         "loop.checkpoint_minutes",
@@ -33,6 +32,7 @@ CHANGEABLE = frozenset(
     {f"{stage}.{key}" for stage in ("train", "finetune") for key in Stage.__annotations__}
     - {"train.minutes", "finetune.minutes", "train.optimizer"}
     | {
+        "name",
         "data.pad",
         "data.flip",
         "loop.test_batch",
@@ -137,3 +137,15 @@ class Identity:
             f"recipe.yaml says {key} = {here!r}, and {origin} was trained with {there!r}{more}: recipe.yaml was "
             f"edited after the run had begun; put it back, and change a setting with --resume --set {key}=…"
         )
+
+
+def check_network(record: dict[str, Any], recipe: Recipe, origin: object) -> None:
+    """Refuse a recipe with another network or other images than the checkpoint's run had: its weights may fit both."""
+    kept = record.get("settings")
+    now = settings_of(recipe)
+    known = {key: value for key, value in (kept if isinstance(kept, dict) else {}).items() if key in now}
+    for key, (there, here) in differences(known, {key: now[key] for key in known}).items():
+        if key.startswith(("model.", "data.")) and key not in CHANGEABLE:
+            raise CheckpointError(
+                f"recipe.yaml says {key} = {here!r}, and {origin} was trained with {there!r}: it was edited"
+            )

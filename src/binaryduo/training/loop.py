@@ -168,6 +168,8 @@ class Trainer:
         self.clock = self.saved_at = time.monotonic()
         if found is None:
             self._save()  # whatever was measured is not measured again
+        elif self.metrics is not None:
+            self._tidy()  # a kill may have left files that no later save would remove
         with self.stop, self.display:
             self.display.begin(state.step, total)
             while state.step < total:
@@ -343,8 +345,12 @@ class Trainer:
             content["metrics_position"], content["metrics_sha256"] = self.metrics.synced()
             tensors = checkpoint.pack_state(self.model, self.optimizer)
             checkpoint.save_step(self.checkpoints, state.step, tensors, content, self.identity.record())
-            checkpoint.keep_best(self.checkpoints, None if state.best is None else int(state.best["step"]))
+            self._tidy()
         self.clock = time.monotonic()
+
+    def _tidy(self) -> None:
+        best = self.state.best
+        checkpoint.tidy(self.checkpoints, self.state.step, None if best is None else int(best["step"]))
 
     def _result(self) -> Result:
         state = self.state

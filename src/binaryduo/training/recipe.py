@@ -265,8 +265,8 @@ def with_value(recipe: Recipe, key: str, value: Any) -> Recipe:
 
 
 def with_minutes(recipe: Recipe, minutes: float, two_stages: bool) -> Recipe:
-    """The recipe with its epochs replaced by a time; of two stages the second gets 30 % of it."""
-    first, second = (0.7 * minutes, 0.3 * minutes) if two_stages else (minutes, 0.0)
+    """The recipe with its epochs replaced by a time; of two stages each gets half of it."""
+    first, second = (0.5 * minutes, 0.5 * minutes) if two_stages else (minutes, 0.0)
     train = dataclasses.replace(recipe.train, minutes=first)
     finetune = recipe.finetune
     if two_stages and finetune is not None:

@@ -12,6 +12,7 @@ from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.evaluation import evaluate
+from binaryduo.training.identity import check_network
 from binaryduo.training.recipe import Recipe, from_yaml
 from binaryduo.transform.decoupling import decouple
 
@@ -53,6 +54,8 @@ def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Reci
     )
     if kept is None:
         raise CheckpointError(f"{stage} holds no checkpoint yet")
+    if kept.run is not None:
+        check_network(kept.run, recipe, kept.path)
     checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))
     return model.eval(), recipe, data, kept.path
 

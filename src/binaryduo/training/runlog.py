@@ -32,6 +32,7 @@ from binaryduo.training.identity import Settings, Verb, decisive, differences, s
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
 from binaryduo.training.records import append_entry, earlier_settings, record_changes
 
+FILES = ("recipe.yaml", "environment.json", "changes.json", "summary.json")
 PACKAGES = ("torch", "lightning-fabric", "numpy", "safetensors", "pillow")
 
 
@@ -110,6 +111,8 @@ class RunFolder:
             )
         try:
             self._check()
+            for half in (f"{name}.part" for name in FILES):  # a kill may have left one
+                (self.path / half).unlink(missing_ok=True)
         except BaseException:
             self._lock.release()
             raise

@@ -6,15 +6,29 @@ multiply-accumulate is binary where weight and activation are both one bit.
 """
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn import functional as F
 
 from binaryduo import nn as bnn
 from binaryduo.graph.analysis import Analysis, analyse
 from binaryduo.graph.operations import Kind
 from binaryduo.graph.tracing import unwrap
+
+_FUNCTIONAL = (F.conv1d, F.conv2d, F.conv3d, F.linear)
+_PRODUCTS = (
+    torch.matmul,
+    torch.bmm,
+    torch.einsum,
+    operator.matmul,
+    "matmul",
+    "bmm",
+    F.scaled_dot_product_attention,
+)
 
 
 @dataclass(frozen=True)
@@ -31,9 +45,13 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a network for one image; prints as a table."""
+    """The cost of a network for one image; prints as a table.
+
+    `uncounted` names modules and operations that compute something whose multiply-accumulates are not known.
+    """
 
     layers: tuple[LayerCost, ...]
+    uncounted: tuple[str, ...] = ()
 
     @property
     def params(self) -> int:
@@ -90,10 +108,24 @@ class Cost:
         lines.insert(1, "-" * len(lines[0]))
         lines.insert(-1, "-" * len(lines[0]))
         lines.append(
-            f"{self.param_bits / 1e6:.1f} Mbit of parameters, {self.ops / 1e6:.1f} M operations an image "
+            f"{_short(self.param_bits)}bit of parameters, {_short(self.ops)}operations per image "
             f"(binary multiply-accumulates / 64)"
         )
+        if self.uncounted:
+            lines.append(f"Operations that are not counted: {', '.join(self.uncounted)}.")
         return "\n".join(line.rstrip() for line in lines)
+
+
+def _short(number: float) -> str:
+    """A number with a unit that leaves some digits of it.
+
+    >>> _short(33_300_000), _short(1_234)
+    ('33.3 M', '1.2 k')
+    """
+    for size, unit in ((1e5, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / (1e6 if unit == 'M' else 1e3):.1f} {unit}"
+    return f"{number:.0f} "
 
 
 def cost(model: nn.Module, example_input: Any) -> Cost:
@@ -108,34 +140,52 @@ def cost(model: nn.Module, example_input: Any) -> Cost:
     if next(model.children(), None) is None:
         model = nn.Sequential(model)  # a layer alone
     analysis = analyse(model, example_input)
-    macs, binary = _operations(analysis)
+    macs, binary, uncounted = _operations(analysis)
     layers = []
     counted: set[int] = set()
     for name, module in analysis.model.named_modules():
         params = [(n, p) for n, p in module.named_parameters(recurse=False) if id(p) not in counted]
         counted.update(id(p) for _, p in params)
-        if not params:
+        if not params and name not in macs:
             continue
         one_bit = bnn.is_binary_weight(module)
         bits = sum(p.numel() * (1 if one_bit and n == "weight" else 32) for n, p in params)
         total = sum(p.numel() for _, p in params)
         label = name if name else "(model)"
         layers.append(LayerCost(label, type(module).__name__, total, bits, macs.get(name, 0), name in binary))
-    return Cost(tuple(layers))
+    layers += [
+        LayerCost(name, "function", 0, 0, count, False)
+        for name, count in macs.items()
+        if name not in dict(analysis.model.named_modules())
+    ]
+    return Cost(tuple(layers), tuple(uncounted))
 
 
-def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
-    """Each layer's multiply-accumulates for one image, and the layers whose multiplications are binary."""
+def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str], list[str]]:
+    """Each layer's multiply-accumulates for one image, the layers whose multiplications are binary, and what computes
+    something that is not known here."""
     macs: dict[str, int] = {}
     binary: set[str] = set()
+    uncounted: list[str] = []
     images = next(
         (analysis.info[n].shape[0] for n in analysis.of_kind(Kind.INPUT) if analysis.info[n].shape), 1
     )
     for node in analysis.of_kind(Kind.LAYER, Kind.OTHER):
+        call = analysis.info[node].call
+        if node.target in _FUNCTIONAL and len(call.sources) > 1:
+            weight, out = call.shapes[1], call.shape
+            dim = len(out) - 1 if node.target is F.linear else 1
+            places = math.prod(n for d, n in enumerate(out) if d != dim) // max(images, 1)
+            macs[node.name] = math.prod(weight) * places
+            continue
         if node.op != "call_module":
+            if node.target in _PRODUCTS:
+                uncounted.append(call.written)
             continue
         module, name = analysis.module(node), analysis.names[analysis.module(node)]
         if not isinstance(module, nn.Linear | nn.modules.conv._ConvNd):
+            if any(p.dim() > 1 for p in module.parameters()):
+                uncounted.append(call.written)
             continue
         source = analysis.info[analysis.tensor_inputs(node)[0]]
         # A transposed convolution uses its weights once for each place of its input, others of the output.
@@ -146,4 +196,4 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str]]:
         macs[name] = macs.get(name, 0) + module.weight.numel() * places
         if bnn.is_binary_weight(module) and analysis.binary(analysis.tensor_inputs(node)[0]):
             binary.add(name)
-    return macs, binary
+    return macs, binary, uncounted

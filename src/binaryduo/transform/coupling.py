@@ -8,8 +8,9 @@ decoupled network has no more weights than the baseline.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import fx, nn
 
@@ -49,10 +50,12 @@ class Coupling:
     baseline_weights: int
     decoupled_weights: int
     reasons: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)  # layer with an activation -> why it was not narrowed
 
     def __str__(self) -> str:
         lines = [f"coupled ({self.topology}, {self.levels} levels)"]
         lines += [f"  {name}: {before} -> {after}" for name, (before, after) in self.widths.items()]
+        lines += [f"  {name}: keeps its width because {why}" for name, why in self.kept.items()]
         lines += [f"  {reason}" for reason in self.reasons]
         lines.append(
             f"  decoupled it will have {self.decoupled_weights:,} weights, "
@@ -61,12 +64,23 @@ class Coupling:
         return "\n".join(lines)
 
 
-def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topology = "duo") -> nn.Module:
+def couple(
+    model: nn.Module,
+    example_input: Any,
+    levels: int = 3,
+    topology: Topology = "duo",
+    init: "Literal['he'] | Callable[[nn.Module], None] | None" = None,
+    widths: "Mapping[str, int] | None" = None,
+) -> nn.Module:
     """A new, narrower model with `levels` activation levels, freshly initialised; the argument is unchanged.
 
     Decoupled, it has no more weights than the model. `topology="quad"` (BinaryDuo-Q) divides the widths by
     levels - 1, so that decoupling gives the model's own architecture. The result has an attribute `coupling`
     that explains the widths.
+
+    No weight is taken over. With `init=None` each is drawn anew as the model's own are (see `nn.redraw`), so that the
+    coupled network starts as its user starts networks; "he" is He's rule, as in the paper; a function is given each
+    module in turn. `widths` sets the channels of layers by their qualified names; the budget is then the caller's.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
     >>> couple(net, torch.rand(1, 4))[0].out_features
@@ -88,10 +102,18 @@ def couple(model: nn.Module, example_input: Any, levels: int = 3, topology: Topo
         raise GraphError(
             f"{type(model).__name__} has no quantized activation to couple: use bd.nn.QuantAct(levels=2)"
         )
-    widths = _Widths(analysis, levels, topology)
-    coupling = widths.choose()
-    result = _narrow(analysis, widths, levels)
-    bnn.initialise(result)
+    own = {name: value.detach().clone() for name, value in analysis.model.named_parameters()}
+    chosen = _Widths(analysis, levels, topology)
+    coupling = chosen.choose() if widths is None else chosen.take(widths)
+    result = _narrow(analysis, chosen, levels)
+    if init is None:
+        bnn.redraw(result, own)
+    elif init == "he":
+        bnn.initialise(result)
+    elif callable(init):
+        result.apply(init)
+    else:
+        raise ArgumentError(f"init must be None, 'he' or a function of a module, not {init!r}")
     result.coupling = coupling  # type: ignore[assignment]
     analyse(result, inputs)  # refuses, by name, what does not fit together
     return result
@@ -210,18 +232,57 @@ class _Widths:
                 f"the decoupled network would have {total:,} weights, more than the baseline's {budget:,}, "
                 f"and nothing is left to narrow: {'; '.join(self._pinned()) or 'all widths are 1'}"
             )
+        return self._result(budget, total, reasons)
+
+    def take(self, widths: Mapping[str, int]) -> Coupling:
+        """The widths that the caller wants, and the rule's for the others."""
+        makers = {
+            str(node.target): self.analysis.info[node].segments[0].group.leaves() for node in self.layers
+        }
+        for name, width in widths.items():
+            if name not in makers:
+                raise ArgumentError(
+                    f"widths names {name!r}, which is no layer: there are {', '.join(makers)}"
+                )
+            group = makers[name][0]
+            if len(makers[name]) > 1 or group not in self.narrowed:
+                why = group.fixed or "no activation acts on them, or they are divided later"
+                raise ArgumentError(f"the width of {name!r} cannot be chosen: its channels are fixed, {why}")
+            if not isinstance(width, int) or not width > 0 or width % group.divisor:
+                raise ArgumentError(f"{width!r} is no width for {name!r}: take a multiple of {group.divisor}")
+            self.new[id(group)] = width
+        reasons = [f"{name}: {width} channels, as asked" for name, width in widths.items()]
+        return self._result(self.total(decoupled=False), self.total(decoupled=True), reasons)
+
+    def _result(self, budget: int, total: int, reasons: list[str]) -> Coupling:
         changed = {
             node.target: (self.analysis.info[node].shape[self.analysis.info[node].dim], self.width(node))
             for node in self.layers
         }
         widths = {str(name): pair for name, pair in changed.items() if pair[0] != pair[1]}
-        return Coupling(self.levels, self.topology, widths, budget, total, reasons)
+        kept = {}
+        for node in self.layers:
+            fixed = [
+                g.fixed
+                for g in self.analysis.info[node].segments[0].group.leaves()
+                if g.quantized and g.fixed
+            ]
+            if fixed:
+                kept[str(node.target)] = fixed[0]
+        rest = sum(p.numel() for p in self._other_weights())
+        return Coupling(self.levels, self.topology, widths, budget + rest, total + rest, reasons, kept)
+
+    def _other_weights(self) -> list[nn.Parameter]:
+        """Weights of layers that are left as they are: recurrent ones, attention, convolutions of other kinds."""
+        known = {id(self.analysis.module(node).get_parameter("weight")) for node in self.layers}
+        return [p for p in self.analysis.model.parameters() if p.dim() > 1 and id(p) not in known]
 
     def _pinned(self) -> list[str]:
+        layers = {str(node.target) for node in self.layers}
         return [
             f"{g.name!r} keeps its width because {g.fixed}"
             for g in self.analysis.groups()
-            if g.quantized and g.fixed
+            if g.quantized and g.fixed and g.name in layers
         ]
 
     def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int) -> None:

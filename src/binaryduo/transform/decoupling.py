@@ -11,6 +11,7 @@ Every activation with L levels becomes L - 1 binary ones. Three steps:
 """
 
 import copy
+import warnings
 from typing import Any
 
 import torch
@@ -35,14 +36,21 @@ from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
 from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_norm, shift_vector
 from binaryduo.nn.padding import PadChannels
 from binaryduo.transform.carrying import TOPOLOGIES, Planner, Topology, copies_of
-from binaryduo.transform.equality import Decoupling, compare, relative_difference
+from binaryduo.transform.equality import (
+    Decoupling,
+    compare,
+    layers_that_read_levels,
+    relative_difference,
+)
 from binaryduo.transform.layout import State, convert, plain, select
 from binaryduo.transform.widening import widen_input, widen_norm, widen_output
 
 EXACT = 1e-10  # what float64 outputs may differ by, relative to the largest
 
 
-def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -> nn.Module:
+def decouple(
+    model: nn.Module, example_input: Any, topology: Topology = "duo", strict: bool = False
+) -> nn.Module:
     """A new model that computes the same function with binary activations only; the argument is unchanged.
 
     With "duo" each weighted sum is computed once and its BN gives one output for each copy, so the weights
@@ -50,7 +58,9 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
     quadruple and the result has the architecture of the baseline (BinaryDuo-Q).
 
     The result is of the model's own class unless the code of its forward() must change, and has an attribute
-    `decoupling` with the mapping of parameter names and the measured differences.
+    `decoupling` with the mapping of parameter names and the measured differences. Where an operation cannot be
+    followed, the copies are averaged before it: a one-bit layer after it then reads levels instead of bits. Such a
+    layer is named in a warning and in `decoupling.reads_levels`; with `strict=True` it is an error.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(3), nn.Linear(8, 2)).eval()
     >>> x = torch.rand(5, 4)
@@ -76,7 +86,11 @@ def decouple(model: nn.Module, example_input: Any, topology: Topology = "duo") -
             try:
                 if rewrite:
                     analysis = analyse(model, inputs)  # the first attempt has used it up
-                return _verified(model, analysis, inputs, topology, rewrite)
+                result = _verified(model, analysis, inputs, topology, rewrite)
+                _tell_levels(result, strict)
+                return result
+            except NotBinaryError:
+                raise
             except GraphError as error:
                 problem = error
             except Exception as error:
@@ -93,8 +107,25 @@ def _verified(
     result, names = _transform(analysis, topology, rewrite)
     exact = _difference_float64(model, inputs, topology, rewrite)
     comparison = compare(model, result, inputs, exact)
-    result.decoupling = Decoupling(topology, names, comparison)  # type: ignore[assignment]
+    levels = layers_that_read_levels(model, result, inputs)
+    result.decoupling = Decoupling(topology, names, comparison, levels)  # type: ignore[assignment]
     return result
+
+
+def _tell_levels(result: nn.Module, strict: bool) -> None:
+    """Say which one-bit layers do not read bits."""
+    decoupling = result.decoupling
+    assert isinstance(decoupling, Decoupling)
+    names = decoupling.reads_levels
+    if not names:
+        return
+    text = (
+        f"of the decoupled network these one-bit layers read averaged copies (0, 1/2, 1) and not bits, because an "
+        f"operation before them cannot be followed channel by channel: {', '.join(map(repr, names))}"
+    )
+    if strict:
+        raise NotBinaryError(text)
+    warnings.warn(text, stacklevel=3)
 
 
 def _transform(analysis: Analysis, topology: Topology, rewrite: bool) -> tuple[nn.Module, dict[str, str]]:
@@ -128,6 +159,10 @@ def _check(model: nn.Module, analysis: Analysis) -> None:
             f"{type(model).__name__} has no activation to decouple: bd.nn.QuantAct with 3 or more levels is "
             f"needed, found {'levels ' + ', '.join(found) if found else 'no QuantAct at all'}"
         )
+
+
+class NotBinaryError(GraphError):
+    """A one-bit layer would not read bits (`strict=True`)."""
 
 
 class _Rewriter:

@@ -52,12 +52,14 @@ class Comparison:
 class Decoupling:
     """What `decouple` did: kept on the result as `model.decoupling`.
 
-    `names` maps each parameter of the coupled network to the one that took its place.
+    `names` maps each parameter of the coupled network to the one that took its place. `reads_levels` are the one-bit
+    layers whose inputs should be bits but are averages of copies.
     """
 
     topology: str
     names: dict[str, str]
     comparison: Comparison
+    reads_levels: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"decoupled ({self.topology}): {self.comparison}"
@@ -100,6 +102,38 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
     return Comparison(
         images, activations, flips, started, farthest, _changed(a, b), relative_difference(a, b), exact
     )
+
+
+def layers_that_read_levels(
+    coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
+) -> tuple[str, ...]:
+    """The one-bit layers that read levels (0, 1/2, 1) in both networks, where the decoupled one's should read bits."""
+    steps = [m.levels - 1 for m in coupled.modules() if isinstance(m, bnn.QuantAct) and m.levels is not None]
+    before = _one_bit_inputs(coupled, inputs, [1, *steps])
+    after = _one_bit_inputs(decoupled, inputs, [1])
+    return tuple(
+        name for (_, levels), (name, bits) in zip(before, after, strict=False) if levels and not bits
+    )
+
+
+def _one_bit_inputs(model: nn.Module, inputs: tuple[Tensor, ...], steps: list[int]) -> list[tuple[str, bool]]:
+    """Each one-bit layer in the order of execution, and whether all it reads are multiples of one of 1/steps."""
+    work = copy.deepcopy(model).eval()
+    names = {module: name for name, module in work.named_modules()}
+    seen: list[tuple[str, bool]] = []
+
+    def note(module: nn.Module, args: tuple[Tensor, ...]) -> None:
+        x = args[0]
+        inside = bool(((x >= 0) & (x <= 1)).all())
+        found = inside and any(bool((x * n == (x * n).round()).all()) for n in set(steps))
+        seen.append((names[module], found))
+
+    for module in work.modules():
+        if bnn.is_binary_weight(module):
+            module.register_forward_pre_hook(note)
+    with torch.no_grad():
+        work(*inputs)
+    return seen
 
 
 def relative_difference(a: Any, b: Any) -> float:

@@ -1,0 +1,23 @@
+// What the modules of training have in common.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+
+#include "../common/instruction_sets.h"
+#include "../common/threads.h"
+
+namespace binaryduo {
+
+// Tensors come as addresses, which the caller has checked: no torch headers.
+using Address = std::uintptr_t;
+inline const float* in(Address address) { return reinterpret_cast<const float*>(address); }
+inline float* out(Address address) { return reinterpret_cast<float*>(address); }
+
+// The engine's module owns the process's pool of threads.
+inline void use_the_pool_of_the_engine() {
+    const nanobind::object pool = nanobind::module_::import_("binaryduo.engine._native").attr("_thread_pool");
+    use_pool_of(reinterpret_cast<RunTask>(nanobind::cast<nanobind::capsule>(pool).data()));
+}
+
+}  // namespace binaryduo

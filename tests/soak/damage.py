@@ -1,0 +1,99 @@
+"""Every byte of a run's text files altered, sampled bytes of its tensors, every file deleted and cut short."""
+
+import contextlib
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from binaryduo.training import Stage, schedule
+from tests.soak.small_run import carry_on, judged, orphans, outcome, quick
+
+TENSOR_BYTES = 1000  # sampled of each tensor file
+
+
+@dataclass(frozen=True)
+class Case:
+    """One damage: a file, and what is done to it at which place."""
+
+    file: str
+    kind: str
+    place: int = 0
+
+    def apply(self, folder: Path) -> None:
+        path = folder / self.file
+        if self.kind == "deleted":
+            path.unlink()
+            return
+        raw = bytearray(path.read_bytes())
+        if self.kind == "cut":
+            del raw[self.place :]
+        else:
+            raw[self.place] ^= 1 << random.Random(f"{self.file}{self.place}").randrange(8)
+        path.write_bytes(bytes(raw))
+
+
+def unfinished(verb: str, folder: Path) -> None:
+    """A run that has stopped between two checkpoints of its last stage, with two of them and the best kept."""
+    stop, rate = {"train": (0.01, 11), "duo": (0.003, 7)}[verb], schedule.rate
+
+    def until_then(stage: Stage, step: int, *rest: int) -> float:
+        if (stage.lr, step) == stop:
+            raise KeyboardInterrupt
+        return rate(stage, step, *rest)
+
+    with quick(), contextlib.suppress(KeyboardInterrupt), mock.patch.object(schedule, "rate", until_then):
+        carry_on(verb, folder)
+
+
+def cases(folder: Path, seed: int = 0) -> list[Case]:
+    """Every damage to a folder, in an order that mixes the files."""
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "lock"):
+        name, size = path.relative_to(folder).as_posix(), path.stat().st_size
+        places = range(size)
+        if path.suffix == ".safetensors":
+            places = sorted(random.Random(name).sample(range(size), min(TENSOR_BYTES, size)))
+        found += [Case(name, "altered", place) for place in places]
+        found += [Case(name, "cut", place) for place in sorted({0, 1, size // 2, size - 1})]
+        found.append(Case(name, "deleted"))
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def results(verb: str, minutes: float, most: int | None = None) -> Iterator[tuple[Case, str, str]]:
+    """Each case with what came of it, until the time is over."""
+    until = time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory() as place:
+        whole, part, here = (Path(place) / name for name in ("whole", "part", "here"))
+        with quick():
+            carry_on(verb, whole)
+            wanted = outcome(whole)
+        unfinished(verb, part)
+        for case in cases(part)[:most]:
+            shutil.copytree(part, here)
+            case.apply(here)
+            verdict, words = judged(verb, here, wanted)
+            if verdict.startswith("identical") and orphans(here):
+                verdict, words = "ORPHANS", ", ".join(orphans(here))
+            yield case, verdict, words
+            shutil.rmtree(here)
+            if time.monotonic() > until:
+                return
+
+
+def table(found: list[tuple[Case, str, str]]) -> str:
+    """How often what came of damage to which file."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for case, verdict, _ in found:
+        counts[f"{case.file} {case.kind}"][verdict] += 1
+    verdicts = sorted({verdict for _, verdict, _ in found})
+    lines = [f"{'file':58s}" + "".join(f"{verdict:>28s}" for verdict in verdicts)]
+    for name in sorted(counts):
+        lines.append(f"{name:58s}" + "".join(f"{counts[name][verdict]:28d}" for verdict in verdicts))
+    return "\n".join(lines)
