@@ -32,3 +32,20 @@ def test_demo_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     draw_activations(tmp_path / "activations.png")
     for name in ("stes.png", "activations.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_citation_is_of_the_paper() -> None:
+    import yaml
+
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["preferred-citation"]
+    assert cited["title"] in " ".join((ROOT / "README.md").read_text().split())
+    assert [author["given-names"] for author in cited["authors"]] == [
+        *("Hyungjun", "Kyungsu", "Jinseok", "Jae-Joon")
+    ]
+
+
+def test_the_version_has_one_source() -> None:
+    import binaryduo
+
+    assert f"## {binaryduo.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert 'dynamic = ["version"]' in (ROOT / "pyproject.toml").read_text()

@@ -6,7 +6,7 @@
     train(coupled)
     binary = bd.decouple(coupled, x)     # the same function, binary activations only
     finetune(binary)
-    bd.pack(binary, x, "net.duo")        # one bit a weight on disk
+    bd.pack(binary, x, "net.duo")        # one bit per weight on disk
     bd.load("net.duo")(images)           # NumPy in, NumPy out, no PyTorch needed
 
 Names are imported when they are first used, so that packed models run where PyTorch is not installed.

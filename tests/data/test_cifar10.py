@@ -88,7 +88,7 @@ def test_every_form_ends_in_the_same_arrays(
 def test_an_altered_byte_is_named_and_not_used(arrays: Arrays, sums: dict[str, str], tmp_path: Path) -> None:
     arrays["test_images"][3, 2, 1, 0] ^= 1
     write_binary(tmp_path, arrays)
-    with pytest.raises(DataError, match=f"{tmp_path}: test images differ .* nothing of it is used"):
+    with pytest.raises(DataError, match=f"{tmp_path}: test images differ .* none of it is used"):
         cifar10.load(tmp_path, expected=sums)
 
 

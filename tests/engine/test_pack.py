@@ -251,7 +251,7 @@ def test_ways_of_writing(how, tmp_path):
         (lambda m, x: m.conv(x) + x.shape[1], "'add' cannot be packed"),
         (lambda m, x: F.avg_pool2d(m.conv(x), 3, 2, 1, False, False), "divisor"),
         (lambda m, x: F.avg_pool2d(m.conv(x), 2, divisor_override=1), "divisor"),
-        (lambda m, x: F.pad(m.conv(x), (0, 0, 0, 0, 0, x.size(1))), "by a number"),
+        (lambda m, x: F.pad(m.conv(x), (0, 0, 0, 0, 0, x.size(1))), "number must be constant"),
         (lambda m, x: m.conv(x)[:, 3:3], "selects nothing"),
     ],
 )
@@ -266,7 +266,7 @@ def test_what_cannot_be_followed_is_refused(how, message, tmp_path):
     [
         (nn.Sequential(nn.Conv2d(3, 4, 1), QuantAct(3)), r"module '1' \(QuantAct\).*3 levels.*bd.decouple"),
         (nn.Sequential(nn.Conv2d(3, 6, 1), nn.GELU()), r"module '1' \(GELU\) cannot be packed"),
-        (nn.Sequential(BinaryConv2d(3, 6, 3, dilation=2)), "dilated"),
+        (nn.Sequential(BinaryConv2d(3, 6, 3, dilation=2)), "dilation"),
         (nn.Sequential(nn.AdaptiveAvgPool2d(3)), "not all of one size"),
         (nn.Sequential(nn.Conv2d(3, 8, (1, 3), padding=1)), r"'0' \(Conv2d\).*whole kernel"),
         (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),

@@ -63,9 +63,9 @@ def test_a_search_file_is_read_back(tmp_path: "object") -> None:
     ("changes", "words"),
     [
         ({"cases": ("decoupled",)}, "add the case 'coupled'"),
-        ({"cases": ("baseline", "baseline")}, "name each case once"),
+        ({"cases": ("baseline", "baseline")}, "each named once"),
         ({"cases": ("ternary",)}, "unknown case"),
-        ({"repeats": 0}, "repeats = 0"),
+        ({"repeats": 0}, "repeats must be 1 or more, got 0"),
         ({"grace": 1}, "longer than heartbeat"),
     ],
 )

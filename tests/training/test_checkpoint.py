@@ -96,9 +96,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(damage: str, tmp_
     assert found is not None
     assert found.state["step"] == 1
     assert "step-000000002" in said[0]
-    assert "trying the one before" in said[0]
+    assert "the previous one is tried" in said[0]
     (tmp_path / "step-000000001.safetensors").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is whole"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* is intact"):
         checkpoint.newest(tmp_path, said.append)
 
 

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import pytest
 
+from binaryduo.cli import demonstration
 from binaryduo.training import Recipe, with_settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -29,7 +30,6 @@ def test_custom_model_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_demonstration(tmp_path: Path) -> None:
-    demo = load("demo")
     recipe = with_settings(
         Recipe(name="tiny"),
         [
@@ -42,6 +42,6 @@ def test_the_demonstration(tmp_path: Path) -> None:
             "loop.tensorboard=false",
         ],
     )
-    (found,) = demo.main([0], tmp_path, recipe)
+    (found,) = demonstration.main([0], tmp_path, recipe)
     assert found["decoupled"] == pytest.approx(found["coupled"], abs=0.2)
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -355,7 +355,7 @@ def test_a_state_that_no_run_has_is_named_and_the_one_before_used(
     found = checkpoint.read(folder / "step-000000010.json")
     checkpoint.write(folder, "step-000000010", found.tensors, {**found.state, **change}, found.run)
     assert tiny.same(whole, started(tmp_path / "part", resume=True))
-    assert "trying the one before" in capsys.readouterr().err
+    assert "the previous one is tried" in capsys.readouterr().err
 
 
 def test_moments_and_types_must_be_there(tmp_path: Path) -> None:
@@ -365,7 +365,11 @@ def test_moments_and_types_must_be_there(tmp_path: Path) -> None:
     few = {name: t for name, t in found.tensors.items() if not name.startswith("optimizer/")}
     wide = {name: t.double() if "0.weight" in name else t for name, t in found.tensors.items()}
     some = {name: t for name, t in found.tensors.items() if not name.endswith("0.weight/exp_avg")}
-    for tensors, message in ((few, "lacks moments"), (wide, "float64"), (some, "lacks moments")):
+    for tensors, message in (
+        (few, "lacks some of the optimizer's moments"),
+        (wide, "float64"),
+        (some, "lacks some of the optimizer's moments"),
+    ):
         checkpoint.write(folder, "step-000000010", tensors, found.state, found.run)
         with pytest.raises(CheckpointError, match=message):
             started(tmp_path, resume=True)

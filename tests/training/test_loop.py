@@ -105,7 +105,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 def test_folders_are_not_shared(tmp_path: Path) -> None:
     with (
         RunFolder(tmp_path),
-        pytest.raises(ArgumentError, match=f"going on in .* already .process {os.getpid()}"),
+        pytest.raises(ArgumentError, match=f"another run is already using .* .process {os.getpid()}"),
     ):
         fit(tiny.network(), tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path)
     fit(tiny.network(), tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path)

@@ -40,9 +40,9 @@ def test_rates_stay_between_zero_and_the_peak(total: int, warmup: float, schedul
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        (Stage(lr=0), "lr = 0"),
-        (Stage(warmup=1.0), "warmup = 1.0"),
-        (Stage(drops=(5, 3)), r"drops = \(5, 3\)"),
+        (Stage(lr=0), "lr must be positive, got 0"),
+        (Stage(warmup=1.0), "warmup must be a share from 0 to below 1, got 1.0"),
+        (Stage(drops=(5, 3)), r"drops must be .*, got \(5, 3\)"),
         (Stage(schedule="step", minutes=3), "cannot be fitted to minutes"),
     ],
 )

@@ -13,9 +13,11 @@ from binaryduo.cli import (
     cost,
     data,
     decouple,
+    demo,
     describe,
     duo,
     evaluate,
+    export,
     mismatch,
     pack,
     report,
@@ -51,6 +53,7 @@ def _root(
     pass
 
 
+app.command("demo")(demo.demo)
 app.command("train")(train.train)
 app.command("duo")(duo.duo)
 app.command("evaluate")(evaluate.evaluate)
@@ -59,6 +62,7 @@ app.add_typer(mismatch.app, name="mismatch")
 app.command("cost")(cost.cost)
 app.command("search")(search.search)
 app.command("pack")(pack.pack)
+app.command("export")(export.export)
 app.command("describe")(describe.describe)
 app.command("run")(run_verb.run)
 app.command("report")(report.report)
@@ -67,12 +71,41 @@ app.add_typer(bench.bench_app, name="bench")
 app.add_typer(data.data_app, name="data")
 
 
+# Which extra brings a package that a verb may miss.
+EXTRAS = {
+    "cli": ("PIL",),
+    "train": ("torch", "lightning_fabric", "safetensors", "yaml", "tensorboard", "matplotlib", "webdataset"),
+    "search": ("optuna", "optuna_dashboard", "psycopg2"),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
+    "peers": ("openvino",),
+}
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """A sentence that says which extra brings the missing package; None for a package of nobody's.
+
+    >>> missing_extra(ModuleNotFoundError(name="torch"))
+    "this verb needs the package 'torch', which is not installed: pip install 'binaryduo[train]'"
+    """
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return (
+                f"this verb needs the package {package!r}, which is not installed: "
+                f"pip install 'binaryduo[{extra}]'"
+            )
+    return None
+
+
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line; an error of ours is one sentence on stderr and exit code 2."""
     try:
         app(arguments)
-    except BinaryDuoError as error:
+    except (BinaryDuoError, ModuleNotFoundError) as error:
+        text = str(error) if isinstance(error, BinaryDuoError) else missing_extra(error)
+        if text is None:
+            raise
         Console(stderr=True, soft_wrap=True).print(
-            printable(f"binaryduo: {error}"), style="red", markup=False, highlight=False
+            printable(f"binaryduo: {text}"), style="red", markup=False, highlight=False
         )
         sys.exit(2)

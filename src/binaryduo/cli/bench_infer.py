@@ -17,19 +17,23 @@ def infer(
         str,
         typer.Option(help="Networks with their batch sizes; `none` for the single layers only."),
     ] = "resnet18:1,alexnet:1,vgg7:1,vgg7:256",
-    layers: Annotated[bool, typer.Option(help="Also single 3×3 binary convolutions.")] = True,
-    growth: Annotated[bool, typer.Option(help="Also how cost grows with channels and batch.")] = True,
-    memory: Annotated[
-        bool, typer.Option(help="Also each engine's memory, in processes of their own.")
+    layers: Annotated[bool, typer.Option(help="Also measure single 3×3 binary convolutions.")] = True,
+    growth: Annotated[
+        bool, typer.Option(help="Also measure how the cost grows with channels and batch.")
     ] = True,
-    rounds: Annotated[int, typer.Option(min=1, help="Turns of each engine; its best one counts.")] = 12,
+    memory: Annotated[
+        bool, typer.Option(help="Also measure each engine's memory, each in a process of its own.")
+    ] = True,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each engine is timed; its best time counts.")
+    ] = 12,
     out: Numbers = None,
 ) -> None:
     """Time the packed engine against PyTorch, ONNX Runtime and OpenVINO: all in one run, in turns.
 
     Binary layers are compared with the peers' layers of the same size, our decoupled binary networks with the
-    full-precision ones they replace. Peers come with `pip install 'binaryduo[peers]'`; what is not there is
-    named.
+    full-precision ones they replace. Peers come with `pip install 'binaryduo[peers]'`; missing packages are
+    listed.
     """
     import tempfile
 
@@ -108,12 +112,12 @@ def _show(measured: "Measured") -> None:
     console = Console()
     console.print(table)
     for name, why in measured.absent.items():
-        console.print(f"{name}: {why}", highlight=False)
+        console.print(f"{name}: {why}", highlight=False, markup=False, soft_wrap=True)
     isa = _native.available().split()[0]
     if measured.products and isa in BOUNDS:
         console.print(
-            f"the bound of the {isa} kernel: {BOUNDS[isa]:.0f} MAC/cycle a thread at "
-            f"{measured.hertz / 1e9:.2f} GHz, as measured",
+            f"the bound of the {isa} kernel: {BOUNDS[isa]:.0f} MAC/cycle per thread at "
+            f"{measured.hertz / 1e9:.2f} GHz, the measured clock",
             highlight=False,
         )
 
@@ -124,7 +128,7 @@ def _show_growth(rows: list[dict[str, object]]) -> None:
 
     for what in dict.fromkeys(row["what"] for row in rows):
         table = Table(title=f"How cost grows with the {what}", title_justify="left")
-        unit = "ms an image" if "batch" in str(what) else "ns a million MAC"
+        unit = "ms per image" if "batch" in str(what) else "ns per million MAC"
         for title in ("threads", "size", "time", unit):
             table.add_column(title, justify="right")
         for row in (r for r in rows if r["what"] == what):

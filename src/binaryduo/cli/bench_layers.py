@@ -7,7 +7,7 @@ import typer
 
 def layers(
     shape: Annotated[str, typer.Option(help="The tensor's shape.")] = "256,64,32,32",
-    rounds: Annotated[int, typer.Option(min=1, help="The fastest of so many rounds counts.")] = 7,
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds to run; the fastest one counts.")] = 7,
 ) -> None:
     """One forward and backward pass of QuantAct, in eager mode, beside the same of `clamp`.
 

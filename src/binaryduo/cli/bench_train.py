@@ -11,8 +11,8 @@ def train(
     variants: Annotated[
         str, typer.Option(help="Which VGG-7s: baseline, coupled, decoupled, separated by commas.")
     ] = "baseline,coupled,decoupled",
-    batch: Annotated[int, typer.Option(help="Images a step.")] = 256,
-    steps: Annotated[int, typer.Option(help="Steps a round; the fastest counts.")] = 4,
+    batch: Annotated[int, typer.Option(help="Images per step.")] = 256,
+    steps: Annotated[int, typer.Option(help="Steps per round; the fastest one counts.")] = 4,
     rounds: Annotated[int, typer.Option(help="Rounds through all contenders.")] = 2,
     threads: Annotated[int, typer.Option(min=1, help="Cores to use.")] = 2,
     out: Numbers = None,
@@ -32,7 +32,7 @@ def train(
     rows, peak = compare(variants.split(","), batch, steps, rounds, threads)
     title = f"VGG-7, batch {batch}, {threads} threads; matrix-multiply peak {peak / 1e9:.0f} GFLOP/s"
     table = Table(
-        "network", "loop", "s a step", "images/s", "of peak", "against nchw", "channels_last", title=title
+        "network", "loop", "s per step", "images/s", "of peak", "against nchw", "channels_last", title=title
     )
     by_name = {(row.variant, row.contender): row for row in rows}
     for row in rows:

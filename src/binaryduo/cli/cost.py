@@ -5,14 +5,15 @@ from typing import Annotated
 import typer
 
 from binaryduo.cli import network_options as opt
+from binaryduo.cli import sources
 
 
 def cost(
-    network: opt.Network,
-    variant: opt.Variant = "baseline",
+    network: sources.NetworkOrSource,
+    variant: opt.OptionalVariant = None,
     levels: opt.Levels = None,
     weight_bits: opt.WeightBits = None,
-    width: opt.Width = 1.0,
+    width: opt.OptionalWidth = None,
     classes: opt.Classes = None,
     in_channels: opt.Channels = None,
     image_size: opt.ImageSize = None,
@@ -23,36 +24,34 @@ def cost(
     Parameters count 1 bit for a binary weight and 32 for everything else; operations are full-precision
     multiply-accumulates plus binary ones / 64. The other conventions in use are listed below the table.
 
-    Examples: `binaryduo cost resnet18`, `binaryduo cost alexnet --variant decoupled --no-layers`
+    Examples: `binaryduo cost resnet18`, `binaryduo cost alexnet --variant decoupled --no-layers`,
+    `binaryduo cost runs/demo-duo`
     """
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    from binaryduo import models
+    from binaryduo.cli.tables import new_table
     from binaryduo.transform import costing
 
-    net = models.build(
-        network,
-        variant,  # type: ignore[arg-type]
-        classes,
-        opt.parse_levels(levels),
-        weight_bits=weight_bits,  # type: ignore[arg-type]
-        width=width,
-        in_channels=in_channels,
-        image_size=image_size,
-    )
-    result = costing.cost(net, models.example_input(network, in_channels, image_size))
+    options = {
+        "variant": variant,
+        "num_classes": classes,
+        "levels": opt.parse_levels(levels),
+        "weight_bits": weight_bits,
+        "width": width,
+        "in_channels": in_channels,
+        "image_size": image_size,
+    }
+    found = sources.network_or_source(network, options)
+    result = costing.cost(found.model, found.example())
     console = Console()
     if layers:
-        table = Table(title=f"{network}, {variant}, one image")
-        for name in ("module", "kind"):
-            table.add_column(name)
-        for name in ("parameters", "bits", "MACs"):
-            table.add_column(name, justify="right")
-        table.add_column("binary")
+        counts = ("parameters", "bits", "MACs")
+        title = f"{found.title}, one image"
+        table = new_table("module", "kind", *counts, "binary", title=title, right=counts)
         for row in result.layers:
             table.add_row(
-                row.name,
+                Text(row.name),
                 row.kind,
                 f"{row.params:,}",
                 f"{row.param_bits:,}",
@@ -60,11 +59,14 @@ def cost(
                 "yes" if row.binary else "",
             )
         console.print(table)
-    summary = Table(title=f"{network}, {variant}: totals and how others count")
-    summary.add_column("what")
-    summary.add_column("", justify="right")
+    title = f"{found.title}: totals and how others count"
+    summary = new_table("what", "", names=0, title=title, right=("",))
     summary.add_row("parameters", f"{result.params:,}")
     summary.add_row("parameter bits (Table 2: Params)", f"{result.param_bits / 1e6:,.1f} Mbit")
     for name, value in result.conventions().items():
         summary.add_row(name, f"{value / 1e6:,.1f} M")
     console.print(summary)
+    if found.recipe is not None:
+        sources.next_step(f"binaryduo pack {network} net.duo")
+    elif found.options["variant"] == "baseline":
+        sources.next_step(f"binaryduo cost {network} --variant decoupled --no-layers")

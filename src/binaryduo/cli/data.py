@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.sources import next_step
+
 data_app = typer.Typer(help="List, get and verify data sets.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name from `binaryduo data list`.")]
@@ -15,12 +17,12 @@ Root = Annotated[Path | None, typer.Option(help="The folder that already holds t
 def list_sets() -> None:
     """Show the data sets, where they come from, and which are on this machine."""
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.data import ENTRIES
     from binaryduo.data.cache import cache_dir
 
-    table = Table("name", "what", "source", "download", "here")
+    table = new_table("name", "what", "source", "download", "here")
     for entry in ENTRIES:
         here = entry.source == "inside the package" or (cache_dir() / entry.name / "checksums.json").exists()
         table.add_row(entry.name, entry.what, entry.source, entry.size, "yes" if here else "")
@@ -36,11 +38,12 @@ def get(name: Name, root: Root = None) -> None:
     print(
         f"{name}: {len(found.train)} training and {len(found.test)} test images, {found.num_classes} classes"
     )
+    next_step(f"binaryduo duo --data {name}" + ("" if root is None else f" --root {root}"))
 
 
 @data_app.command("verify")
 def verify(name: Name, root: Root = None) -> None:
-    """Compute the checksums of what lies on the disk again and compare them with the published ones."""
+    """Compute the checksums of the files on disk again and compare them with the published ones."""
     from binaryduo.data import verify as check
 
     print(f"{name}: {check(name, root)}")

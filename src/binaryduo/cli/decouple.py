@@ -1,4 +1,4 @@
-"""`binaryduo decouple`: a coupled checkpoint in, a binary one out."""
+"""`binaryduo decouple`: a coupled network in, a binary one out."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,16 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from binaryduo.cli import network_options as opt
+from binaryduo.cli import sources
 
 
 def decouple(
-    source: Annotated[Path, typer.Argument(help="The coupled network's weights (.safetensors).")],
+    source: sources.SourcePath,
     target: Annotated[Path, typer.Argument(help="Where to write the decoupled network's weights.")],
-    network: Annotated[
-        str | None, typer.Option(help="The network, if the file does not say so itself.", show_default=False)
-    ] = None,
+    which: sources.Which = "last",
+    network: sources.NetworkName = None,
     levels: opt.Levels = None,
-    topology: Annotated[str, typer.Option(help="**duo**, or **quad** for BinaryDuo-Q.")] = "duo",
+    topology: Annotated[
+        str | None,
+        typer.Option(help="**duo**, or **quad** for BinaryDuo-Q.", show_default="as it was trained"),
+    ] = None,
     weight_bits: opt.WeightBits = None,
     width: Annotated[float | None, typer.Option(help="Width multiplier.", show_default=False)] = None,
     classes: opt.Classes = None,
@@ -27,53 +30,48 @@ def decouple(
     """Turn a coupled network into one with binary activations that computes the same function.
 
     Nothing is trained. The largest difference of the outputs is measured, in float64 and in the network's own
-    precision, and printed with the number of activations that flipped.
+    precision, and printed with the number of activations that flipped. The options that describe a network are only
+    needed for a file of weights that does not say which network it is of.
 
-    Example: `binaryduo decouple coupled.safetensors binary.safetensors --network vgg7`
+    Example: `binaryduo decouple runs/demo-coupled binary.safetensors`
     """
-    from rich.console import Console
-
-    from binaryduo import models
-    from binaryduo._common.weight_files import load_weights, read_weights, save_weights
+    from binaryduo._common.weight_files import save_weights
     from binaryduo.errors import ArgumentError
+    from binaryduo.training.sources import open_source
     from binaryduo.transform.decoupling import decouple as transform
 
-    if target.exists() and not force:
-        raise ArgumentError(f"{target} exists already: choose another name or add --force")
-    if not target.parent.is_dir():
-        raise ArgumentError(f"the folder {target.parent} does not exist")
-    tensors, stored = read_weights(source)
+    sources.new_file(target, force)
     given: dict[str, Any] = {
         "name": network,
+        "levels": None if levels is None else opt.parse_levels(levels),
+        "topology": topology,
         "weight_bits": weight_bits,
         "width": width,
         "num_classes": classes,
         "in_channels": in_channels,
         "image_size": image_size,
     }
-    known = {"name", "levels", "ste", "topology", *given}
-    options = {k: v for k, v in stored.items() if k in known}
-    options |= {k: v for k, v in given.items() if v is not None}
-    if "name" not in options:
-        raise ArgumentError(f"{source} does not say which network it is: add --network")
-    if levels is not None:
-        options["levels"] = opt.parse_levels(levels)
-    if topology == "duo":
-        topology = options.pop("topology", "duo")
-    options.pop("topology", None)
-    example = models.example_input(
-        options["name"], options.get("in_channels"), options.get("image_size"), batch=images
-    )
-    coupled = models.build(**{**options, "variant": "coupled", "topology": topology})
-    load_weights(coupled, tensors, source)
-    coupled.eval()
-    binary = transform(coupled, example, topology)  # type: ignore[arg-type]
-    save_weights(binary, target, {**options, "variant": "decoupled", "topology": topology})
-    console = Console()
+    place = _coupled_stage(source)
+    found = open_source(place, which, given, usual="coupled")
+    if found.options["variant"] != "coupled":
+        raise ArgumentError(
+            f"{found.path} holds a {found.options['variant']} network: only a coupled one can be decoupled; train one "
+            "with `binaryduo train --variant coupled`, or with `binaryduo duo`, which decouples it as well"
+        )
+    form = found.options.get("topology", "duo")
+    binary = transform(found.model, found.example(images), form)
+    save_weights(binary, target, {**found.options, "variant": "decoupled", "topology": form})
     report: Any = binary.decoupling
-    console.print(f"[bold]{target}[/bold]: {sum(p.numel() for p in binary.parameters()):,} parameters")
-    console.print(str(report), highlight=False)
-    console.print(
+    print(f"{target}: {sum(p.numel() for p in binary.parameters()):,} parameters")
+    print(report)
+    print(
         f"largest difference of the outputs: {report.comparison.largest_difference:.3g} relative, "
         f"{report.comparison.largest_difference_float64:.3g} in float64"
     )
+    sources.next_step(f"binaryduo pack {target} {target.with_suffix('.duo')}")
+
+
+def _coupled_stage(source: Path) -> Path:
+    """Of a `duo` run its first stage: that is the network which can be decoupled."""
+    stage = source / "coupled"
+    return stage if (source / "recipe.yaml").exists() and stage.is_dir() else source

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from binaryduo.cli.sources import next_step
+
 
 def describe(
     path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
@@ -12,19 +14,19 @@ def describe(
 ) -> None:
     """A table of a packed file's layers: sizes, weights, thresholds and the kernel chosen on this CPU."""
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from binaryduo._common.text import printable
+    from binaryduo.cli.tables import new_table
     from binaryduo.engine.runtime import load
 
     model = load(path, threads)
-    table = Table(title=f"{path.name}: {path.stat().st_size:,} bytes")
-    for title in ("layer", "operation", "output", "weights"):
-        table.add_column(title)
-    for title in ("bytes", "thresholds"):
-        table.add_column(title, justify="right")
-    table.add_column("kernel")
+    table = new_table(
+        *("layer", "operation", "output", "weights", "bytes", "thresholds", "kernel"),
+        names=0,
+        title=printable(f"{path.name}: {path.stat().st_size:,} bytes"),
+        right=("bytes", "thresholds"),
+    )
     for layer in model.describe():
         count = str(layer.thresholds or "")
         table.add_row(
@@ -50,4 +52,6 @@ def describe(
             f"{printable(key)}: {shown if len(shown) < 100 else shown[:97] + '...'}",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
+    next_step(f"binaryduo run {path} IMAGE.png")

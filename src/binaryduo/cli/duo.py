@@ -7,6 +7,7 @@ import typer
 
 from binaryduo.cli import options as o
 from binaryduo.cli.network_options import Levels
+from binaryduo.cli.sources import next_step
 
 
 @o.stoppable
@@ -35,8 +36,8 @@ def duo(
     Everything is in one folder; with --resume the run continues in whichever stage it was.
     """
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.training import duo as run
     from binaryduo.training import to_yaml
     from binaryduo.training.recipe import with_minutes
@@ -60,15 +61,14 @@ def duo(
     if resume:
         resolved = o.resolve(recipe, shortcuts, settings, folder)
     if minutes is not None:
-        resolved = with_minutes(resolved, minutes, two_stages=True)
+        resolved = o.checked(with_minutes(resolved, minutes, two_stages=True))
     if show:
         print(to_yaml(resolved), end="")
         return
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
     result = run(resolved, folder, resume, change=changed)
-    table = Table(
-        "network", "top-1 last", "top-1 best", "epochs", "images/s", title=f"{resolved.name}: {folder}"
-    )
+    numbers = ("top-1 last", "top-1 best", "epochs", "images/s")
+    table = new_table("network", *numbers, title=f"{resolved.name}: {folder}", right=numbers)
     for name, stage in (("coupled", result.coupled), ("decoupled, fine-tuned", result.finetuned)):
         assert stage.last is not None
         assert stage.best is not None
@@ -91,3 +91,4 @@ def duo(
         f"decoupling: {result.changed_predictions} of {result.test_images} predictions changed; "
         f"{flips['flips']} of {flips['activations']} activations flipped on {flips['images']} images"
     )
+    next_step(f"binaryduo pack {folder} net.duo", f"binaryduo report {folder}")

@@ -1,28 +1,37 @@
 """`binaryduo mismatch network`: the gradient mismatch of a real network, layer by layer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from binaryduo.cli import network_options as opt
+from binaryduo.cli import sources
 from binaryduo.cli.outputs import Numbers, Picture, write_numbers
 from binaryduo.errors import ArgumentError, DataError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from binaryduo.data import DataSet
+
 
 def network(
-    name: opt.Network,
-    data: Annotated[str, typer.Option(help="A data set's name, or an .npz file with images and labels.")],
+    name: sources.NetworkOrSource,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="A data set's name, or an .npz file with images and labels.", show_default="the run's own"
+        ),
+    ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Trained weights (.safetensors); without them the network is random.")
     ] = None,
-    variant: opt.Variant = "baseline",
+    which: sources.Which = "last",
+    variant: opt.OptionalVariant = None,
     levels: opt.Levels = None,
     weight_bits: opt.WeightBits = None,
-    width: opt.Width = 1.0,
+    width: opt.OptionalWidth = None,
     images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
     coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
     step: Annotated[float, typer.Option(help="CDG's step ε.")] = 1e-3,
@@ -34,39 +43,53 @@ def network(
     out: Numbers = None,
     plot: Picture = None,
 ) -> None:
-    """Compare the coarse gradient with the CDG in each layer of a network: is this STE better?"""
+    """Compare the coarse gradient with the CDG in each layer of a network: is this STE better?
+
+    Examples: `binaryduo mismatch network runs/demo-duo --ste relu1 --ste swishsign`,
+    `binaryduo mismatch network vgg7 --data cifar10`
+    """
     import runpy
 
     import torch
     from torch.nn import functional as F
 
     from binaryduo import models
+    from binaryduo._common.weight_files import load_weights, read_weights
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch import compare_stes, plot_profiles
+    from binaryduo.training.sources import model_tensors
 
     if define is not None:
         if not define.is_file():
-            raise ArgumentError(f"{define} is no file: give a Python file that calls binaryduo.ste.register")
+            raise ArgumentError(
+                f"{define} is not a file: give a Python file that calls binaryduo.ste.register"
+            )
         runpy.run_path(str(define))
-    x, y, classes = _images(data, images)
-    torch.manual_seed(seed)
-    model = models.build(
-        name,
-        variant,  # type: ignore[arg-type]
-        num_classes=classes,
-        levels=opt.parse_levels(levels),
-        weight_bits=weight_bits,  # type: ignore[arg-type]
-        width=width,
-        in_channels=x.shape[1],
-        image_size=x.shape[2],
-    )
-    if weights is None:
-        typer.echo(
-            "no --weights given: the network is random, its batch statistics are taken from the images"
-        )
-        _settle(model, x)
+    described = {
+        "variant": variant,
+        "levels": opt.parse_levels(levels),
+        "weight_bits": weight_bits,
+        "width": width,
+    }
+    if name in models.names():
+        if data is None:
+            raise ArgumentError(f"{name} is a network without data: add --data, e.g. --data cifar10")
+        x, y, classes = _images(data, images)
+        torch.manual_seed(seed)
+        sizes = {"num_classes": classes, "in_channels": x.shape[1], "image_size": x.shape[2]}
+        model = sources.network_or_source(name, described | sizes).model
+        if weights is None:
+            typer.echo(
+                "The network is random, because no --weights are given; its batch statistics are taken from the "
+                "images."
+            )
+            _settle(model, x)
+        else:
+            load_weights(model, model_tensors(read_weights(weights)[0]), weights, cast=True)
     else:
-        _load(model, weights)
+        if weights is not None:
+            raise ArgumentError(f"{name} has weights of its own: leave out --weights")
+        model, x, y = _trained(name, which, described, data, images)
     if x.dim() == 4:  # the faster layout of memory for convolutions on processors
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
@@ -80,6 +103,8 @@ def network(
     if plot is not None:
         plot_profiles(profiles, plot)
         typer.echo(f"picture: {plot}")
+    if not ste:
+        sources.next_step(f"binaryduo mismatch network {name} … --ste relu1 --ste swishsign")
 
 
 def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":
@@ -109,14 +134,23 @@ def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":
     from binaryduo import data as sets
 
     found = sets.load(data)
+    return *_first(found, count), found.num_classes
+
+
+def _first(found: "DataSet", count: int) -> "tuple[Tensor, Tensor]":
+    """The first test images of a data set and their labels."""
+    import torch
+
+    from binaryduo.data import Plan
+
     xs, ys, have = [], [], 0
-    for batch in found.test.batches(sets.Plan(batch=min(count, 500), train=False)):
+    for batch in found.test.batches(Plan(batch=min(count, 500), train=False)):
         xs.append(batch.images)
         ys.append(batch.labels)
         have += len(batch.labels)
         if have >= count:
             break
-    return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count], found.num_classes
+    return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count]
 
 
 def _settle(model: "nn.Module", images: "Tensor") -> None:
@@ -129,13 +163,23 @@ def _settle(model: "nn.Module", images: "Tensor") -> None:
             model(images[:200])
 
 
-def _load(model: "nn.Module", path: Path) -> None:
-    from binaryduo._common.weight_files import load_weights, read_weights
-
-    tensors, _ = read_weights(path)
-    # A training checkpoint also holds the optimizer; its model's tensors are marked by a prefix.
-    for mark in ("model/", "model."):
-        marked = {key.removeprefix(mark): value for key, value in tensors.items() if key.startswith(mark)}
-        if not set(model.state_dict()) <= set(tensors) and marked:
-            tensors = marked
-    load_weights(model, tensors, path, cast=True)
+def _trained(
+    path: str, which: str, described: dict[str, Any], data: str | None, count: int
+) -> "tuple[nn.Module, Tensor, Tensor]":
+    """The network at a path, and images for it: of its own data set unless others are named."""
+    found = sources.network_or_source(path, described, which)
+    if data is not None:
+        x, y, _ = _images(data, count)
+    elif found.data is not None:
+        x, y = _first(found.data, count)
+    else:
+        raise ArgumentError(f"{path} does not say which data it is for: add --data, e.g. --data cifar10")
+    if tuple(x.shape[1:]) != found.shape:
+        wanted, got = (" × ".join(str(n) for n in shape) for shape in (found.shape, x.shape[1:]))
+        raise ArgumentError(f"the images are {got}, and {found.path} is of a network that takes {wanted}")
+    classes = found.options.get("num_classes")
+    if classes is not None and int(y.max()) >= classes:
+        raise ArgumentError(
+            f"there is a label {int(y.max())}, and {found.path} is of a network that tells {classes} classes apart"
+        )
+    return found.model, x, y

@@ -12,6 +12,14 @@ Network = Annotated[
 Variant = Annotated[
     str, typer.Option(help="**baseline** (binary), **coupled** (more levels, narrower) or **decoupled**.")
 ]
+OptionalVariant = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        help="**baseline** (binary), **coupled** (more levels, narrower) or **decoupled**.",
+        show_default="baseline",
+    ),
+]
 Levels = Annotated[
     str | None,
     typer.Option(help="Activation levels: 2 binary, 3 ternary, 4 two-bit …, `none` for full precision."),
@@ -21,6 +29,9 @@ WeightBits = Annotated[
     int | None, typer.Option(help="1 or 32. Default: 32 for vgg7 and mlp, 1 for the ImageNet networks.")
 ]
 Width = Annotated[float, typer.Option(help="Multiplies every hidden width.")]
+OptionalWidth = Annotated[
+    float | None, typer.Option("--width", help="Multiplies every hidden width.", show_default="1.0")
+]
 Classes = Annotated[
     int | None, typer.Option("--classes", help="Number of classes.", show_default="the network's")
 ]

@@ -10,7 +10,7 @@ import typer
 
 from binaryduo._common.stopping import RunInterrupted, StopAtOnce, Stopped
 from binaryduo.cli.network_options import parse_levels
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, unknown_name
 
 if TYPE_CHECKING:
     from binaryduo.training import Recipe
@@ -24,14 +24,14 @@ RecipeName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--out", help="The run's folder; one run per folder; default: below runs."),
+    typer.Option("--out", help="The run's folder, one run per folder; by default a new one below runs."),
 ]
 Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Continue the run in the folder, bit for bit, with the recipe it has. With --set its settings change "
-        "from there on; that is said and recorded.",
+        help="Continue the run in the folder, bit for bit, with the recipe it has. Settings that --set changes "
+        "hold from there on; the change is reported and recorded.",
     ),
 ]
 Settings = Annotated[
@@ -65,8 +65,7 @@ def resolve(
 
     Of a run that is resumed, its own recipe instead of the named one.
     """
-    from binaryduo.training import from_yaml, named, with_settings
-    from binaryduo.training.recipe import with_value
+    from binaryduo.training import from_yaml, named
 
     if resumed is None:
         found = named(name)
@@ -74,21 +73,47 @@ def resolve(
         found = from_yaml(resumed / "recipe.yaml")
     else:
         raise ArgumentError(f"there is no run to resume in {resumed}")
+    return changed(found, shortcuts, settings)
+
+
+def changed(found: "Recipe", shortcuts: dict[str, Any], settings: list[str] | None) -> "Recipe":
+    """The recipe with the options given and then --set, its values checked."""
+    from binaryduo.training import with_settings
+    from binaryduo.training.recipe import with_value
+
     for key, value in shortcuts.items():
         if value is not None:
             plain = str(value) if isinstance(value, Path) else value
             found = with_value(found, key, parse_levels(value) if key == "model.levels" else plain)
-    return with_settings(found, settings or [])
+    return checked(with_settings(found, settings or []))
+
+
+def checked(recipe: "Recipe") -> "Recipe":
+    """The recipe, or an error about the first value that could not be trained with."""
+    from binaryduo import data, models, ste
+    from binaryduo.training import schedule
+
+    for stage in (recipe.train, recipe.finetune):
+        if stage is not None:
+            schedule.check(stage)
+    for kind, name, known in (
+        ("network", recipe.model.network, models.names()),
+        ("STE", recipe.model.ste, ste.names()),
+        ("data set", recipe.data.name, data.names()),
+    ):
+        if name not in known:
+            raise unknown_name(kind, name, known)
+    return recipe
 
 
 def list_recipes() -> None:
     """The named recipes as a table."""
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.training import RECIPES
 
-    table = Table("recipe", "network", "data", "first stage", "fine-tuning")
+    table = new_table("recipe", "network", "data", "first stage", "fine-tuning", names=3)
     for recipe in RECIPES.values():
         stages = [
             "" if s is None else f"{s.epochs} epochs" if s.minutes is None else f"{s.minutes:g} minutes"

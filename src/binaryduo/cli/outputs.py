@@ -37,7 +37,7 @@ def writable(path: Path | None) -> Path | None:
 def drawable(path: Path | None) -> Path | None:
     """The path, if a picture can be written there."""
     if path is not None and path.suffix.lower() not in PICTURES:
-        raise ArgumentError(f"{path} is no picture: its name must end in {', '.join(PICTURES)}")
+        raise ArgumentError(f"{path} is not the name of a picture: it must end in {', '.join(PICTURES)}")
     return writable(path)
 
 

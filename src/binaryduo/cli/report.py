@@ -10,14 +10,18 @@ from binaryduo.errors import ArgumentError
 
 
 def report(
-    runs: Annotated[list[Path] | None, typer.Argument(help="Folders of runs, finished or not.")] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folders, finished or not; a checkpoint stands for the run it belongs to."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The HTML file to write.", callback=writable)] = Path(
         "report.html"
     ),
     paper: Annotated[
         bool,
         typer.Option(
-            "--paper", help="Report on the paper's artefacts instead: every claim beside our picture."
+            "--paper",
+            help="Report on the paper's artefacts instead: every claim beside the picture made here.",
         ),
     ] = False,
     results: Annotated[Path | None, typer.Option(help="With --paper: where the numbers are kept.")] = None,
@@ -28,9 +32,14 @@ def report(
     It needs no network and no other file, so it can be sent by mail. What is missing or not finished is shown as such.
     """
     from binaryduo.report import paper_report, run_report
+    from binaryduo.training.sources import run_folder
 
     if paper == bool(runs):
-        raise ArgumentError("name the folders of one or more runs, or --paper, not both")
-    text = paper_report.build(results) if paper else run_report.build(list(runs or []), costs)
+        raise ArgumentError("give the folders of one or more runs, or --paper, and not both")
+    named = list(runs or [])
+    if named and not any(path.exists() for path in named):
+        run_folder(named[0])  # refuses it; one that is missing among others is shown as such on the page
+    folders = list(dict.fromkeys(run_folder(path) if path.exists() else path for path in named))
+    text = paper_report.build(results) if paper else run_report.build(folders, costs)
     out.write_text(text)
-    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB; open it in a browser")

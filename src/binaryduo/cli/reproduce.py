@@ -38,7 +38,7 @@ def reproduce(
     ),
     root: Annotated[Path | None, typer.Option(help="The folder of ImageNet (or of CIFAR-10).")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Begin no new part of the work after this long.")
+        float | None, typer.Option(help="Begin no new part of the work after this many minutes.")
     ] = None,
     dry: Annotated[bool, typer.Option("--estimate", help="Only say how long it would take here.")] = False,
 ) -> None:
@@ -120,7 +120,7 @@ def _run(
 
     complete: bool = run_guarded(lambda: runner.run(name, profile, results, place, minutes, after))
     if not complete:
-        typer.echo("not complete: the same command continues")
+        typer.echo("The work is not complete; the same command continues it.")
     return complete
 
 
@@ -158,7 +158,7 @@ def _records(
     records = find_records(name)
     run, collect, plot = records.run, records.collect, records.plot
     if "run" in verbs and run is not None and not run_guarded(lambda: run(results, place, minutes)):
-        typer.echo("not complete: the same command continues")
+        typer.echo("The work is not complete; the same command continues it.")
         return
     if ("collect" in verbs or "plot" in verbs) and collect is not None and not results.is_dir():
         raise ArgumentError(f"{name} has no results in {results} yet: run it first")
@@ -172,15 +172,14 @@ def _records(
 
 def _list(results: Path | None) -> None:
     from rich.console import Console
-    from rich.table import Table
 
+    from binaryduo.cli.tables import new_table
     from binaryduo.paper.artefacts import ARTEFACTS
     from binaryduo.paper.paper_map import lines
     from binaryduo.paper.registry import EXPERIMENTS, RECORDS, find, find_records
     from binaryduo.paper.results import folder, read_best
 
-    table = Table("name", "artefact", "profile run", "verdict")
-    table.columns[0].no_wrap = True
+    table = new_table("name", "artefact", "profile run", "verdict")
     for line in lines(results):
         verdict = "not run here" if line.verdict == "not run" else line.verdict
         verdict = "not yet" if line.artefact.pending is not None else verdict

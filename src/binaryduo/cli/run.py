@@ -39,7 +39,7 @@ def run(
 
     model = load(path, threads)
     if model.program.tensors[-1].shape[1:] != (1, 1):
-        raise ArgumentError(f"{path} gives an image and not one answer an image: use bd.load in Python")
+        raise ArgumentError(f"{path} gives an image and not one answer per image: use bd.load in Python")
     classes = [printable(name) for name in model.program.meta.get("classes", "").split("\n") if name]
     for source in inputs:
         images = _read(source, model)

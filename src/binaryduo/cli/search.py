@@ -7,15 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from binaryduo.cli import options as o
+from binaryduo.cli.network_options import parse_levels
+from binaryduo.cli.sources import next_step
 
 Text = str | None
+UNASKED = 20  # trainings that a search begins without --yes
 
 
 @o.stoppable
 def search(
     recipe: o.RecipeName = "demo",
     file: Annotated[
-        Path | None, typer.Option("--file", help="A search in YAML; options given beside it come on top.")
+        Path | None, typer.Option("--file", help="A search in YAML; options on the command line override it.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The search's folder; default: runs/search-NAME.")
@@ -26,8 +29,8 @@ def search(
     cases: Annotated[
         Text,
         typer.Option(
-            help="What to search for, with commas: baseline, coupled, scratch (decoupled, from its first "
-            "weights), decoupled (fine-tuned from one coupled network); `coupled:4` sets levels."
+            help="What to search for, separated by commas: baseline, coupled, scratch (the decoupled network, "
+            "trained from the start), decoupled (fine-tuned from one coupled network); `coupled:4` sets levels."
         ),
     ] = None,
     grid: Annotated[
@@ -36,14 +39,26 @@ def search(
     sampler: Annotated[Text, typer.Option(help="grid, or tpe to try fewer settings.")] = None,
     pruner: Annotated[Text, typer.Option(help="With tpe: median, hyperband or none.")] = None,
     trials: Annotated[int | None, typer.Option(help="With tpe: how many settings.")] = None,
-    weight_decay: Annotated[Text, typer.Option(help="low:high:count, or values with commas.")] = None,
-    lr: Annotated[Text, typer.Option(help="Learning rates: low:high:count, or values with commas.")] = None,
-    finetune_weight_decay: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
-    finetune_lr: Annotated[Text, typer.Option(help="Those of the case decoupled.")] = None,
-    repeats: Annotated[
-        int | None, typer.Option(help="Trainings of each setting, each with its seed.")
+    weight_decay: Annotated[
+        Text, typer.Option(help="Weight decays: low:high:count, or values separated by commas.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The first repeat's seed; the next has one more.")] = None,
+    lr: Annotated[
+        Text, typer.Option(help="Learning rates: low:high:count, or values separated by commas.")
+    ] = None,
+    finetune_weight_decay: Annotated[Text, typer.Option(help="Weight decays of the case decoupled.")] = None,
+    finetune_lr: Annotated[Text, typer.Option(help="Learning rates of the case decoupled.")] = None,
+    network: o.Network = None,
+    width: o.Width = None,
+    levels: Annotated[
+        Text, typer.Option(help="Activation levels of every case that names none; `none`: full precision.")
+    ] = None,
+    data: o.DataName = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="How often each setting is trained, each time with another seed.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The seed of the first repeat; each further one adds 1.")
+    ] = None,
     metric: Annotated[
         Text, typer.Option(help="Rank by the accuracy after the last epoch, or by the best epoch's.")
     ] = None,
@@ -67,16 +82,22 @@ def search(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Processes on this machine; default: one a core, or one a GPU.")
+        int | None, typer.Option(help="Processes on this machine; default: one per core, or one per GPU.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker.")] = None,
-    dashboard: Annotated[bool, typer.Option("--dashboard", help="Serve optuna-dashboard meanwhile.")] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve optuna-dashboard while the search runs.")
+    ] = False,
     port: Annotated[int, typer.Option(help="The dashboard's port on 127.0.0.1.")] = 8080,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run the trials that failed once more.")
+        bool, typer.Option("--retry-failed", help="Run the trials that have failed once more.")
     ] = False,
     only_results: Annotated[
-        bool, typer.Option("--results", help="Write tables, pictures and recipes of what there is, and stop.")
+        bool,
+        typer.Option("--results", help="Write tables, pictures and recipes of what is finished, and stop."),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help=f"Begin even if it means more than {UNASKED} trainings.")
     ] = False,
     settings: o.Settings = None,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved search as YAML and stop.")] = False,
@@ -85,21 +106,19 @@ def search(
 
     The search's folder holds a run folder for each trial, results.json, contour pictures and the best
     settings as recipes for `train` and `duo`. Further machines join with the same command and
-    the same --storage.
+    the same --storage. A search of more than a few trainings says how many they are and asks for --yes.
+
+    Example: `binaryduo search --recipe demo --grid 3x3 --repeats 1`
     """
-    import binaryduo.search
-
-    # Names the extra that is missing, where the imports below would fail with a traceback.
-    run_search = binaryduo.search.run_search
-
     from rich.console import Console
 
-    from binaryduo.search.local import SearchStopped, open_search
+    from binaryduo.search.local import SearchStopped, open_search, run_search
     from binaryduo.search.outcome import write_outcome
     from binaryduo.search.results import collect
     from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
     from binaryduo.search.tables import best_table
 
+    shortcuts = {"model.network": network, "model.width": width, "data.name": data}
     given = {
         "cases": None if cases is None else tuple(part.strip() for part in cases.split(",")),
         "sampler": sampler,
@@ -119,11 +138,13 @@ def search(
     if resume:
         wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
     else:
-        wanted = check(_resolve(recipe, file, given, grid, settings))
+        wanted = check(_with_levels(_resolve(recipe, file, given, grid, shortcuts, settings), levels))
     if show:
         print(search_to_yaml(wanted), end="")
         return
     folder = _default(wanted.name) if out is None else out
+    if not yes and not only_results and not (folder / "search.yaml").exists():
+        _ask(wanted)
     if only_results:
         opened, studies = open_search(wanted, folder, storage)
         results = collect(wanted, studies)
@@ -139,27 +160,62 @@ def search(
             raise typer.Exit(0) from None
     Console().print(best_table(results))
     print(f"results.json, pictures and best-*.yaml are in {folder}")
+    best = next(iter(sorted(folder.glob("best-*.yaml"))), None)
+    if best is not None:
+        next_step(f"binaryduo train --recipe {best}", f"binaryduo report {folder}")
 
 
 def _default(name: str | None) -> Path:
     return Path("runs") / f"search-{name or 'search'}"
 
 
+def _ask(wanted: Any) -> None:
+    """Say what a search would train; more than a few trainings begin with --yes only."""
+    from binaryduo.errors import ArgumentError
+    from binaryduo.search.queueing import most_trainings
+
+    counts = {case.name: most_trainings(wanted, case) for case in wanted.parsed_cases()}
+    total = sum(counts.values())
+    if total <= UNASKED:
+        return
+    stage = wanted.recipe.train
+    length = f"{stage.epochs} epochs" if stage.minutes is None else f"{stage.minutes:g} minutes"
+    what = ", ".join(f"{count:,} of {name}" for name, count in counts.items())
+    raise ArgumentError(
+        f"this search trains {total:,} networks ({what}; {wanted.recipe.model.network} on {wanted.recipe.data.name}, "
+        f"{length} each): add --yes to begin, or choose fewer, for example with --grid 3x3 --repeats 1"
+    )
+
+
+def _with_levels(search: Any, levels: str | None) -> Any:
+    """The search with these levels in every case that names none: `coupled` becomes `coupled:4`."""
+    if levels is None:
+        return search
+    count = parse_levels(levels)
+    text = "full" if count is None else str(count)
+    cases = tuple(name if ":" in name else f"{name}:{text}" for name in search.cases)
+    return dataclasses.replace(search, cases=cases)
+
+
 def _resolve(
-    recipe: str, file: Path | None, given: dict[str, Any], grid: str | None, settings: list[str] | None
+    recipe: str,
+    file: Path | None,
+    given: dict[str, Any],
+    grid: str | None,
+    shortcuts: dict[str, Any],
+    settings: list[str] | None,
 ) -> Any:
     """The search of the file, or of the defaults, with the options given on top."""
     from binaryduo.search.space import parse_grid
     from binaryduo.search.spec import Search, search_from_yaml, with_grid
-    from binaryduo.training import with_settings
     from binaryduo.training.recipe import from_dict, to_dict
 
     if file is None:
-        base = Search(recipe=o.resolve(recipe, {}, settings))
+        base = Search(recipe=o.resolve(recipe, shortcuts, settings))
         base = dataclasses.replace(base, name=base.recipe.name, cases=(_own_case(base.recipe),))
     else:
         base = search_from_yaml(file)
-        base = dataclasses.replace(base, recipe=with_settings(base.recipe, settings or []))
+        base = dataclasses.replace(base, recipe=o.changed(base.recipe, shortcuts, settings))
     values = to_dict(base) | {key: value for key, value in given.items() if value is not None}
     found = from_dict(Search, values)
     return found if grid is None else with_grid(found, *parse_grid(grid))

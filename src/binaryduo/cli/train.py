@@ -7,6 +7,7 @@ import typer
 
 from binaryduo.cli import options as o
 from binaryduo.cli.network_options import Levels
+from binaryduo.cli.sources import next_step
 
 
 @o.stoppable
@@ -58,7 +59,7 @@ def train(
     if resume:
         resolved = o.resolve(recipe, shortcuts, settings, folder)
     if minutes is not None:
-        resolved = with_minutes(resolved, minutes, two_stages=False)
+        resolved = o.checked(with_minutes(resolved, minutes, two_stages=False))
     if show:
         print(to_yaml(resolved), end="")
         return
@@ -72,8 +73,13 @@ def train(
             )
     if result.test is not None:
         print(
-            f"test images, looked at once: top-1 {result.test['top1']:.2f} %, top-5 {result.test['top5']:.2f} %"
+            f"test images, evaluated once at the end: top-1 {result.test['top1']:.2f} %, top-5 "
+            f"{result.test['top5']:.2f} %"
         )
     print(
         f"{result.images_per_second:.0f} images/s with the engine {result.engine}; everything is in {folder}"
     )
+    if resolved.model.variant == "coupled":
+        next_step(f"binaryduo decouple {folder} binary.safetensors")
+    else:
+        next_step(f"binaryduo pack {folder} net.duo", f"binaryduo report {folder}")

@@ -43,7 +43,7 @@ def check_arrays(arrays: Arrays, expected: dict[str, str], origin: str) -> Array
         if found != digest:
             raise DataError(
                 f"{origin}: {name.replace('_', ' ')} differ from the published data set "
-                f"(sha256 {found[:12]}…, expected {digest[:12]}…); nothing of it is used"
+                f"(sha256 {found[:12]}…, expected {digest[:12]}…); none of it is used"
             )
     return arrays
 
@@ -105,7 +105,7 @@ def download(url: str, target: Path, md5: str) -> Path:
         size = part.stat().st_size
         part.unlink()
         raise DataError(
-            f"{url} is partial or altered ({size} bytes, MD5 {digest.hexdigest()}, published {md5}); not used"
+            f"{url} is partial or altered ({size} bytes, MD5 {digest.hexdigest()}, published {md5}) and is not used"
         )
     part.rename(target)
     return target

@@ -149,6 +149,6 @@ class DecodedSplit:
             if lost > max(10, TOLERATED * len(self) / plan.world):
                 raise DataError(
                     f"{lost} images of one pass could not be read, the last {unreadable[-1]}: "
-                    "this is more than an accident, check the disk or copy the data set again"
+                    "this is too many to go on: check the disk or copy the data set again"
                 )
             yield Batch(normalise(images, MEAN, STD), labels, unreadable)

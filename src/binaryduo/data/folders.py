@@ -40,7 +40,7 @@ class FolderFiles:
 def class_names(root: Path) -> tuple[str, ...]:
     """The folders of a split, sorted as everybody sorts them."""
     if not root.is_dir():
-        raise DataError(f"{root} does not exist: a data set of class folders has one folder a class there")
+        raise DataError(f"{root} does not exist: a data set of class folders has one folder per class there")
     names = tuple(sorted(entry.name for entry in os.scandir(root) if entry.is_dir()))
     if not names:
         raise DataError(f"{root} has no class folders")

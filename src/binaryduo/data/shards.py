@@ -97,7 +97,7 @@ def _label(archive: tarfile.TarFile, member: tarfile.TarInfo, kind: str) -> int:
     file = archive.extractfile(member) if member.isreg() else None
     if file is None or member.size > MOST_LABEL_BYTES:
         raise DataError(
-            f"{member.name} is no file of at most {MOST_LABEL_BYTES} bytes, and cannot be a label"
+            f"{member.name} is not a file of at most {MOST_LABEL_BYTES} bytes, so it cannot be a label"
         )
     text = file.read()
     if kind == "json":
@@ -106,7 +106,7 @@ def _label(archive: tarfile.TarFile, member: tarfile.TarInfo, kind: str) -> int:
     else:
         label = int(text) if text.strip().isdigit() and len(text) < 20 else None
     if type(label) is not int:
-        raise DataError(f"{member.name} holds no label, which is a whole number")
+        raise DataError(f"{member.name} holds no label: a whole number is expected")
     return label
 
 

@@ -95,11 +95,11 @@ class Sections:
         header = content[:HEADER_BYTES].tobytes()
         magic, version, count, length = HEADER.unpack_from(header)
         if magic != MAGIC:
-            raise self.error("it does not begin like one")
+            raise self.error("it does not begin with the mark of one")
         if zlib.crc32(header[:-4]) != struct.unpack("<I", header[-4:])[0]:
             raise self.error("its header is altered (the checksum differs)")
         if version != VERSION:
-            raise self.error(f"it is of version {version}, and this is a reader of version {VERSION}")
+            raise self.error(f"it has the format version {version}, and this release reads version {VERSION}")
         if length != content.size:
             raise self.error(f"it has {content.size} bytes where its header says {length}")
         if count != len(TAGS):
@@ -122,7 +122,7 @@ class Sections:
             self.parts.append(part[:used])
             expected = offset + size
         if expected != length:
-            raise self.error("there are bytes behind its last section")
+            raise self.error("there are bytes after its last section")
         self.tensors, self.ops, self.meta, self.data = self.parts
 
     def error(self, what: str) -> PackedFormatError:

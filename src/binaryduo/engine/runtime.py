@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from binaryduo._common.images import as_numbers
+from binaryduo._common.text import printable
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import Code, Flag, Op, Program, Storage
 from binaryduo.engine.weight_layout import unpack_bits
@@ -68,6 +69,14 @@ class PackedModel:
             raise sections.error(str(error)) from error
         except RuntimeError as error:  # std::system_error
             raise ArgumentError(f"{threads or count} threads cannot be started here: {error}") from error
+
+    def __repr__(self) -> str:
+        sizes = " × ".join(str(size) for size in self.input_shape)
+        name = self.program.meta.get("model", "a network")[:60]
+        return (
+            f"<PackedModel {printable(name)}: images N × {sizes}, {len(self.program.ops)} operations, {self.isa} on "
+            f"{self.threads} thread{'s' if self.threads > 1 else ''}>"
+        )
 
     @property
     def input_shape(self) -> tuple[int, int, int]:

@@ -22,12 +22,14 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     c, h, w = value.shape
     if isinstance(module, nn.Linear):
         if len(b.shape(node)) != 2:
-            raise b.refuse(node, "a dense layer is packed on (N, features) only: flatten its input")
+            raise b.refuse(node, "a dense layer can be packed only on (N, features): flatten its input")
         weight = weight.view(-1, c, h, w)
         kernel, stride, padding = (h, w), (1, 1), (0, 0)
     else:
         if module.groups != 1 or set(module.dilation) != {1}:
-            raise b.refuse(node, "a dilated one-bit kernel, or more than 256 groups, is not supported")
+            raise b.refuse(
+                node, "a one-bit convolution with dilation, or with more than 256 groups, is not supported"
+            )
         if module.padding_mode != "zeros":
             raise b.refuse(node, "only padding with zeros is supported")
         padding = _padding(b, node, module)
@@ -47,7 +49,9 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
         scale, reach = binary.abs().flatten()[0], weight[0].numel()
         op.weights = binary_weights(binary.numpy(), b.program.tensors[op.input].copies)
         if b.program.inputs_of(op) > 65535:  # unused bits of a byte count
-            raise b.refuse(node, f"it has {reach} inputs: with them a one-bit layer has more than 65535")
+            raise b.refuse(
+                node, f"it has {reach} inputs per output, and a one-bit layer can have at most 65535"
+            )
     elif binary is not None:  # bits on disk, but sums of floats
         op.input = b.floats(value)
         op.flags |= Flag.BIT_WEIGHTS
@@ -107,7 +111,9 @@ def norm(b: Builder, call: Call, value: Value) -> Value:
     if module.running_mean is None:
         raise b.refuse(node, "it has no running statistics: without them BN depends on the batch")
     if len(b.shape(node)) == 2 and value.shape[1:] != (1, 1):
-        raise b.refuse(node, "a BatchNorm1d behind a flattened image is not supported; put it before")
+        raise b.refuse(
+            node, "a BatchNorm1d after a flattened image is not supported: put it before the flattening"
+        )
     copies = module.copies if isinstance(module, CopiedBatchNorm1d | CopiedBatchNorm2d) else 1
     pending = b.start(value, str(node.target))
     scale = torch.rsqrt(module.running_var + module.eps)
@@ -125,7 +131,7 @@ def norm(b: Builder, call: Call, value: Value) -> Value:
 def replicate(b: Builder, call: Call, value: Value) -> Value:
     node, module = call.node, _wide(b, call)
     if module.dim != 1 or (len(b.shape(node)) == 2 and value.shape[1:] != (1, 1)):
-        raise b.refuse(node, "copies are packed in the channels of images only")
+        raise b.refuse(node, "copies can be packed only in the channels of images")
     pending = b.start(value, str(node.target))
     channels = value.shape[0] * module.copies
     bias = torch.zeros(channels) if module.bias is None else module.bias.detach()
@@ -139,11 +145,14 @@ def number(b: Builder, call: Call, value: Value) -> Value:
     node, name = call.node, call.operation.name
     one, two = (*node.args, *node.kwargs.values())[:2]
     if call.kind is not Kind.ELEMENTWISE or len(node.args) + len(node.kwargs) != 2:
-        raise b.refuse(node, "two tensors are packed where they are added, other ways to join them not")
+        raise b.refuse(
+            node,
+            "two tensors can be packed where they are added, but not where they are joined in another way",
+        )
     first = isinstance(one, fx.Node)
     k = two if first else one
     if not isinstance(k, int | float) or isinstance(k, bool):
-        raise b.refuse(node, "it is joined with something that is not written as a number")
+        raise b.refuse(node, "it is combined with something that is not a plain number")
     if name == "div" and (not first or k == 0):
         raise b.refuse(node, "a number divided by values, or values by zero, cannot be packed")
     steps = {
@@ -176,9 +185,9 @@ def add(b: Builder, call: Call, value: Value) -> Value:
     node = call.node
     first, second = b.values[call.sources[0]], b.values[call.sources[-1]]
     if call.kind is not Kind.ADD and not (call.sources[0] is call.sources[-1] and call["alpha"] == 1):
-        raise b.refuse(node, "an addition is packed for two tensors of the same shape only")
+        raise b.refuse(node, "an addition can be packed only for two tensors of the same shape")
     if first.shape != second.shape or b.shape(node)[1:] != b.shape(first.node)[1:]:
-        raise b.refuse(node, "an addition is packed for two tensors of the same shape only")
+        raise b.refuse(node, "an addition can be packed only for two tensors of the same shape")
 
     def open_to_add(v: Value) -> bool:
         p = v.pending

@@ -76,7 +76,7 @@ def mean(b: Builder, call: Call, value: Value) -> Value:
     """A mean over all pixels: x.mean((2, 3)), or x.mean(2) of a sequence, in any way of writing it."""
     rank = len(call.shapes[0])
     if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
-        raise b.refuse(call.node, "a mean is packed over both dimensions of an image's pixels, (2, 3), only")
+        raise b.refuse(call.node, "a mean can be packed only over all pixels of an image, (2, 3)")
     return adaptive_average_pool(b, call, value)
 
 
@@ -96,7 +96,7 @@ def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
 def _window(b: Builder, call: Call, code: Code) -> Op:
     """A pool over windows of a given size."""
     if not call.literal("kernel_size", "stride", "padding"):
-        raise b.refuse(call.node, "its window must be given in numbers")
+        raise b.refuse(call.node, "its window must be given as constant numbers")
     flat = len(call.shape) == 3
     kernel = pair(call["kernel_size"], flat)
     stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"], flat)
@@ -139,7 +139,7 @@ def select(b: Builder, call: Call, value: Value) -> Value:
         raise b.refuse(node, "it selects nothing")
     if call.operation.name != "slice" or call.kind is not Kind.POOL:
         raise b.refuse(
-            node, "channels, or every k-th pixel of all channels, can be selected, other parts not"
+            node, "channels, or every k-th pixel of all channels, can be selected, but no other parts"
         )
     strides = _pixel_strides(b, call)
     if max(strides, default=1) == 1:
@@ -169,7 +169,7 @@ def _pixel_strides(b: Builder, call: Call) -> tuple[int, ...]:
     ]
     if len(parts) != rank or not all(whole):
         raise b.refuse(
-            call.node, "channels, or every k-th pixel of all channels, can be sliced, other parts not"
+            call.node, "channels, or every k-th pixel of all channels, can be sliced, but no other parts"
         )
     return tuple(p[2] for p in pixels if p is not None)
 
@@ -179,15 +179,21 @@ def pad_channels(b: Builder, call: Call, value: Value) -> Value:
     if "pad" in call.arguments and call.literal("pad") and not any(call["pad"]):
         return b.alias(node, value)
     if call.kind is not Kind.PAD:
-        raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+        raise b.refuse(
+            node,
+            "only whole channels of zeros, before or after, can be padded, and their number must be constant",
+        )
     if call.module is None:
         pads = list(call["pad"]) if call.literal("pad") else []
         at = 2 * (len(call.shape) - 2)
         if len(pads) != at + 2 or any(pads[:at]) or min(pads) < 0:
-            raise b.refuse(node, "only zero channels in front or after can be padded, by a number")
+            raise b.refuse(
+                node,
+                "only whole channels of zeros, before or after, can be padded, and their number must be constant",
+            )
         front = pads[at]
     if b.image_shape(node)[0] < value.shape[0]:
-        raise b.refuse(node, "it takes channels away")
+        raise b.refuse(node, "negative padding, which removes channels, is not supported")
     return b.to_float(node, value, Op(b.name_of(node), Code.PAD_CHANNELS, -1, channels=front))
 
 
@@ -195,7 +201,7 @@ def concatenate(b: Builder, call: Call, value: Value) -> Value:
     node, shape = call.node, b.shape(call.node)
     values = [b.values[n] for n in call.sources]
     if call["dim"] not in (1, 1 - len(shape)):
-        raise b.refuse(node, "tensors are concatenated along their channels only")
+        raise b.refuse(node, "tensors can be concatenated only along their channels")
     if len(shape) == 2 and any(v.shape[1:] != (1, 1) for v in values):
         raise b.refuse(node, "flattened images cannot be concatenated")
     if len(values) == 1:

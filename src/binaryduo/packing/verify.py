@@ -91,7 +91,7 @@ def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tens
     size = max(1.0, float(wanted.abs().max()))
     if found.shape != wanted.shape or not float((found - wanted).abs().max()) <= 1e-6 * size:
         raise GraphError(
-            f"{type(model).__name__} cannot be packed: its traced graph gives other values than the model on a "
+            f"{type(model).__name__} cannot be packed: its traced graph gives values that differ from the model's on a "
             "batch of images. Tensors changed in place under two names, and operations across images, cannot be "
             "followed. No file was written"
         )

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from binaryduo import training
+from binaryduo._common.progress import say
 from binaryduo.data import Plan
 from binaryduo.paper.experiment import Row, Unit, Workspace
 from binaryduo.training import Loop, Recipe, Stage
@@ -109,11 +110,25 @@ def folder_of(work: Unit, runs: Path) -> Path:
     return runs / name
 
 
+def title_of(work: Unit) -> str:
+    """What a unit trains, in words: the lines of its epochs stand below.
+
+    >>> title_of(unit("smoke", 1, levels=4))
+    'mlp, baseline with 2 bits, relu1, width 0.05, seed 1'
+    """
+    precision = LABELS.get(work["levels"], f"{work['levels']} levels")
+    return (
+        f"{work['network']}, {work['variant']} with {precision}, {work['ste']}, width {work['width']:g}, "
+        f"seed {work['seed']}"
+    )
+
+
 def measure(work: Unit, place: Workspace) -> list[Row]:
     """Train what the unit names, or go on with it; a finished run is only read."""
     folder, recipe = folder_of(work, place.runs), recipe_of(work, place.root)
     if not (folder / "summary.json").exists():
         started = (folder / "recipe.yaml").exists()
+        say(f"{title_of(work)}:")
         if work["stages"] == 1:
             training.train(recipe, folder, resume=started)
         else:

@@ -89,7 +89,7 @@ def _source(folder: Path, storage: QueueStorage, search: Search, case: Case) -> 
     run = folder / chosen.user_attrs["result"]["folder"]
     if not run.is_dir():
         raise ArgumentError(
-            f"the best coupled network lies in {run}, on the machine {chosen.user_attrs['result']['host']}: "
+            f"the best coupled network is in {run}, on the machine {chosen.user_attrs['result']['host']}: "
             "put the search's folder where every machine sees it, or name a run with --coupled"
         )
     return run, f"{coupled.name} {chosen.user_attrs['slot']}"

@@ -24,7 +24,7 @@ from binaryduo.search.queueing import fill
 from binaryduo.search.results import collect
 from binaryduo.search.spec import Search, check, identity, search_from_yaml, search_to_yaml
 from binaryduo.search.storage import QueueStorage, database_url, open_storage, open_study
-from binaryduo.search.tables import live_table, progress_line
+from binaryduo.search.tables import live_table, progress_line, totals
 from binaryduo.search.worker import STORAGE_VARIABLE
 
 REFRESH_SECONDS = 2.0
@@ -69,7 +69,7 @@ def open_search(
         study = open_study(storage, search, case, create=True)
         if study.user_attrs.get("search", identity(search)) != identity(search):
             raise ArgumentError(
-                f"the database holds another search named {search.name!r}: use the same settings, or --name"
+                f"the database holds another search named {search.name!r}: use the same settings, or another --name"
             )
         study.set_user_attr("search", identity(search))
         studies[case.name] = study
@@ -95,7 +95,11 @@ def run_search(
         _gpus(),
     )
     count, each = shares(workers, threads, cores, gpus)
-    say(f"{folder}: {progress_line(collect(search, studies), count)}; {count} workers, {each} threads each")
+    owed = totals(collect(search, studies))
+    say(
+        f"{folder}: {owed.waiting + owed.running} of {owed.total} trainings to do, by {count} workers with {each} "
+        "threads each"
+    )
     team = Team(folder, database_url(folder) if url is None else url, count, each, gpus)
     if dashboard is not None:
         server, address = start_dashboard(team.url, dashboard, folder / "workers" / "dashboard.log")
@@ -204,7 +208,7 @@ class Team:
             self.done_at_death = done
             if self.deaths > 3 * self.count:
                 raise BinaryDuoError(
-                    f"workers end again and again (exit code {code}); see {self.log(index)}: "
+                    f"the workers keep ending (exit code {code}); see {self.log(index)}: "
                     f"{self._last_words(index)}"
                 )
             say(f"worker {index} ended with code {code}; another one takes its place")

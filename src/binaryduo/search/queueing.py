@@ -78,6 +78,17 @@ def slots(search: Search, case: Case, trials: list[FrozenTrial]) -> list[Slot]:
     ]
 
 
+def most_trainings(search: Search, case: Case) -> int:
+    """How many trainings a case takes at most, before any of them has begun.
+
+    >>> from binaryduo.search.cases import parse_case
+    >>> most_trainings(Search(), parse_case("baseline"))  # the paper's 13 × 10 grid, twice
+    260
+    """
+    more = REPEATED * (search.repeats - 1) if search.sampler == "tpe" else 0
+    return len(slots(search, case, [])) + more
+
+
 def _settled(account: Account, search: Search) -> bool:
     finished = account.done or account.failed or len(account.died) > search.retries
     return bool(finished) and not account.live

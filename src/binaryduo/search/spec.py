@@ -97,10 +97,10 @@ def check(search: Search) -> Search:
     """The search itself, or an error that names what cannot be run."""
     cases = search.parsed_cases()
     if not cases or len({case.name for case in cases}) != len(cases):
-        raise ArgumentError(f"cases = {', '.join(search.cases)}: name each case once, and at least one")
+        raise ArgumentError(f"the cases must be at least one, each named once, got {', '.join(search.cases)}")
     for key in ("repeats", "trials", "heartbeat"):
         if getattr(search, key) < 1:
-            raise ArgumentError(f"{key} = {getattr(search, key)} must be 1 or more")
+            raise ArgumentError(f"{key} must be 1 or more, got {getattr(search, key)}")
     if search.grace <= search.heartbeat:
         raise ArgumentError(
             f"grace = {search.grace} must be longer than heartbeat = {search.heartbeat} seconds: a worker is "
@@ -122,7 +122,9 @@ def check(search: Search) -> Search:
                 "name a trained run with --coupled"
             )
         if search.coupled is None and not search.keep_checkpoints:
-            raise ArgumentError(f"{case.name} needs the checkpoints of {case.coupled_name}: keep them")
+            raise ArgumentError(
+                f"{case.name} needs the checkpoints of {case.coupled_name}: set keep_checkpoints to true"
+            )
     return search
 
 

@@ -160,4 +160,4 @@ def open_study(
             pruner=make_pruner(search),
         )
     except KeyError:
-        raise ArgumentError(f"the database holds no search {name!r}: start it first") from None
+        raise ArgumentError(f"the database has no search {name!r}: start the search first") from None

@@ -70,7 +70,7 @@ def read(path: Path) -> Checkpoint:
         )
     size, digest, state, run = (header.get(key) for key in ("size", "sha256", "state", "run"))
     if type(size) is not int or not isinstance(state, dict) or not isinstance(run, dict | None):
-        raise CheckpointError(f"the checkpoint {path} lacks a part, or one is of another type")
+        raise CheckpointError(f"the checkpoint {path} lacks a part, or has one of the wrong type")
     tensors = path.with_suffix(".safetensors")
     content = read_bytes(tensors, "the tensors", CheckpointError, limit=max(size, 0))
     if len(content) != size:
@@ -136,7 +136,7 @@ def best(folder: Path) -> Checkpoint:
     """The network that did best on the test split so far."""
     for path in sorted(folder.glob("best-*.json"), reverse=True):
         return read(path)
-    raise CheckpointError(f"{folder} holds no best network: none was tested yet")
+    raise CheckpointError(f"{folder} holds no best network, because none has been tested yet")
 
 
 def newest(
@@ -153,9 +153,9 @@ def newest(
             return kept
         except CheckpointError as problem:
             error = problem
-            say(f"{error}; trying the one before")
+            say(f"{error}; the previous one is tried")
     if found:
-        raise CheckpointError(f"no checkpoint in {folder} is whole: start again in another folder ({error})")
+        raise CheckpointError(f"no checkpoint in {folder} is intact: start again in another folder ({error})")
     return None
 
 
@@ -205,7 +205,9 @@ def _unpack_moments(
             moments.setdefault(name, {})[key] = tensor
     kinds = {frozenset(own) for own in moments.values()}
     if (began and (not moments or len(kinds) > 1)) or not moments.keys() <= parameters.keys():
-        raise CheckpointError(f"{origin} lacks moments of the optimizer, or has some of another network")
+        raise CheckpointError(
+            f"{origin} lacks some of the optimizer's moments, or has those of another network"
+        )
     for name, own in moments.items():
         parameter = parameters[name]
         for key, t in own.items():

@@ -36,7 +36,7 @@ def make_fabric(loop: Loop) -> Fabric:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(loop.accelerator, True):
         raise ArgumentError(
-            f"loop.accelerator is {loop.accelerator}, and there is none here: use auto or cpu"
+            f"loop.accelerator is {loop.accelerator}, and there is none here: use auto or cpu instead"
         )
     fabric = Fabric(
         accelerator=loop.accelerator,

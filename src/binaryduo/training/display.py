@@ -19,6 +19,7 @@ class Display:
     def __init__(self, title: str, shown: bool, accuracy: bool = True) -> None:
         self.title, self.shown = title, shown
         self.rate = 0.0
+        self.images, self.seconds = 0, 0.0  # of the epoch, so that its line gives its own mean
         columns = (
             TextColumn(
                 "loss {task.fields[loss]:.3f}" + ("  top-1 {task.fields[top1]:.1f} %" if accuracy else "")
@@ -47,9 +48,10 @@ class Display:
             )
 
     def step(self, state: "RunState", images: int, seconds: float) -> None:
-        """Move the bar; the rate is smoothed over some twenty steps."""
-        now = images / max(seconds, 1e-9)
-        self.rate = now if self.rate == 0 else 0.95 * self.rate + 0.05 * now
+        """Move the bar; the rate is that of the epoch so far."""
+        self.images += images
+        self.seconds += seconds
+        self.rate = self.images / max(self.seconds, 1e-9)
         means = state.epoch_counts.means()
         if self._bar is None:
             return
@@ -63,6 +65,7 @@ class Display:
 
     def epoch(self, line: Mapping[str, Any]) -> None:
         """One line that stays."""
+        self.images, self.seconds = 0, 0.0
         if not self.shown:
             return
         text = f"{self.title}: epoch {line['epoch']}, loss {line['train_loss']:.4f}"

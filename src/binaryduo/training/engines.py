@@ -34,7 +34,7 @@ def prepare(model: nn.Module, engine: str) -> Prepared:
     """A model under an engine; the parameters stay the model's own, and outside of a step so does the rest."""
     context: AbstractContextManager[Any] = nullcontext()
     if engine == "fast" and not (convolution.available() or norm.available()):
-        say("engine fast: its native part is not installed here; eager is used, equal to rounding")
+        say("the engine fast lacks its native part here; eager is used instead, equal up to rounding")
     elif engine == "fast":
         keep_memory()
         context = layers = fast(model)

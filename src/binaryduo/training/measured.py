@@ -51,7 +51,7 @@ def measure_open_settings(trainer: "Trainer") -> Measured:
         budget = 60 * stage.minutes - (time.monotonic() - began)
         total, every = fit_budget(budget, measured[engine], per_epoch, testing, loop.test_every)
         say(
-            f"{trainer.title}: {measured[engine]:.3f} s a step, {testing:.1f} s a test: {total} steps "
+            f"{trainer.title}: {measured[engine]:.3f} s per step, {testing:.1f} s per test: {total} steps "
             f"({total / per_epoch:.1f} epochs) in {stage.minutes:g} minutes, tested every {every} epochs"
         )
     return from_dict(
@@ -82,7 +82,7 @@ def settled(trainer: "Trainer", state: "RunState", same: bool, origin: Path) -> 
         raise CheckpointError(
             f"{origin} is of a run of {chosen.total_steps} steps, tested every {chosen.test_every} epochs with the "
             f"engine {chosen.engine}, and the recipe with these images gives {wanted.total_steps} steps, "
-            f"{wanted.test_every} epochs and {wanted.engine}: the images are others, or something was altered"
+            f"{wanted.test_every} epochs and {wanted.engine}: the images or the files have changed"
         )
     if state.step > wanted.total_steps:
         raise ArgumentError(
@@ -132,7 +132,7 @@ def _measure_engines(trainer: "Trainer", total: int) -> tuple[str, dict[str, flo
         measured = {best: mean_over_processes(fabric, measured[best])}
     if len(measured) > 1:
         times = ", ".join(f"{name} {value:.3f}" for name, value in measured.items())
-        say(f"{trainer.title}: engine {best} (seconds a step: {times})")
+        say(f"{trainer.title}: engine {best} (seconds per step: {times})")
     return best, measured
 
 

@@ -29,12 +29,15 @@ class Metrics:
         if len(content) < position:
             say(
                 f"{self.path} has lost lines: {len(content)} of {position} bytes are there; the curve has a gap, "
-                "the training has none"
+                "but the training is not affected"
             )
             content = content[: content.rfind(b"\n") + 1]
             self._hash = hashlib.sha256(content)
         elif digest and self._hash.hexdigest() != digest:
-            say(f"{self.path} was altered since it was written: its curve is not this run's, the training is")
+            say(
+                f"{self.path} was altered since it was written: the curve may not be this run's, but the training is "
+                "not affected"
+            )
         self._file.truncate(len(content))
         self._file.seek(0, os.SEEK_END)
         self._board: Any = None

@@ -23,7 +23,7 @@ def read_entries(path: Path) -> list[dict[str, Any]]:
         raise CheckpointError(f"the record {path} does not hold a list of entries")
     except CheckpointError as error:
         aside = path.with_name(f"{path.name}.damaged")
-        say(f"{error}; it is kept as {aside.name}, and a new one is begun")
+        say(f"{error}; it is kept as {aside.name}, and a new one is started")
         path.replace(aside)
         return []
 

@@ -110,8 +110,8 @@ class RunFolder:
             raise ArgumentError(f"{self.path} cannot be a run's folder: {error.strerror}") from None
         if not free:
             raise ArgumentError(
-                f"a run is going on in {self.path} already (process {self._lock.holder()}): "
-                "wait or use another folder"
+                f"another run is already using {self.path} (process {self._lock.holder()}): "
+                "wait for it or use another folder"
             )
         try:
             self._check()

@@ -30,18 +30,18 @@ def rate(stage: Stage, step: int, total: int, epoch: int) -> float:
 
 def check(stage: Stage) -> None:
     """Refuse what cannot be meant before any time is spent."""
-    for name, good in (
-        ("lr", stage.lr > 0),
-        ("epochs", stage.epochs > 0),
-        ("minutes", stage.minutes is None or stage.minutes > 0),
-        ("weight_decay", stage.weight_decay >= 0),
-        ("warmup", 0 <= stage.warmup < 1),
-        ("label_smoothing", 0 <= stage.label_smoothing < 1),
-        ("drops", list(stage.drops) == sorted(set(stage.drops))),
+    for name, good, wanted in (
+        ("lr", stage.lr > 0, "positive"),
+        ("epochs", stage.epochs > 0, "positive"),
+        ("minutes", stage.minutes is None or stage.minutes > 0, "positive"),
+        ("weight_decay", stage.weight_decay >= 0, "0 or more"),
+        ("warmup", 0 <= stage.warmup < 1, "a share from 0 to below 1"),
+        ("label_smoothing", 0 <= stage.label_smoothing < 1, "a share from 0 to below 1"),
+        ("drops", list(stage.drops) == sorted(set(stage.drops)), "epochs in ascending order, each once"),
     ):
         if not good:
-            raise ArgumentError(f"{name} = {getattr(stage, name)!r} makes no sense for a training stage")
+            raise ArgumentError(f"{name} must be {wanted}, got {getattr(stage, name)!r}")
     if stage.schedule == "step" and stage.minutes is not None:
         raise ArgumentError(
-            "a schedule of steps at given epochs cannot be fitted to minutes: use onecycle or cosine"
+            "a schedule that drops the rate at given epochs cannot be fitted to minutes: use onecycle or cosine"
         )

@@ -43,7 +43,7 @@ class RunState:
         chosen = state.chosen
         if chosen is None or not 0 <= state.step <= chosen.total_steps or chosen.test_every < 1:
             raise CheckpointError(
-                f"the checkpoint {found.path} has a step, a length or an engine that no run has"
+                f"the checkpoint {found.path} has a step, a length or an engine that no run can have"
             )
         for tested in (state.best, state.last):
             numbers = {} if tested is None else tested

@@ -1,0 +1,42 @@
+"""What a terminal of 80 columns shows: names in one piece, nothing cut off, square brackets where they belong."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import binaryduo as bd
+from binaryduo.bench.inference import Measured
+from binaryduo.cli import bench_infer
+from binaryduo.cli.app import app
+from binaryduo.paper.artefacts import ARTEFACTS
+from binaryduo.training import RECIPES
+
+NAMES = {
+    "data list": bd.data.names(),
+    "train --list": [*RECIPES, *(recipe.data.name for recipe in RECIPES.values())],
+    "reproduce list": [item.key for item in ARTEFACTS],
+}
+
+
+@pytest.mark.parametrize("words", NAMES)
+def test_names_are_not_cut(words: str) -> None:
+    shown = CliRunner().invoke(app, words.split(), env={"COLUMNS": "80"}).stdout
+    assert "…" not in shown
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert set(NAMES[words]) <= set(shown.split())
+
+
+def test_a_packed_model_says_what_it_is(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(5, 8), bd.nn.QuantAct(), torch.nn.Linear(8, 3)).eval()
+    bd.pack(net, torch.randn(1, 5), tmp_path / "net.duo", verbose=False)
+    shown = repr(bd.load(tmp_path / "net.duo", threads=1))
+    assert shown.startswith("<PackedModel Sequential: images N × 5 × 1 × 1, 2 operations, ")
+    assert shown.endswith(" on 1 thread>")
+
+
+def test_an_extra_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "openvino is not installed: pip install 'binaryduo[peers]'"
+    bench_infer._show(Measured("vgg7", 1, {"binaryduo": 1.0}, {"openvino": why}))
+    assert f"openvino: {why}" in capsys.readouterr().out
