@@ -1,6 +1,5 @@
 """Bring a trained network back from its run's folder."""
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,21 +10,9 @@ from binaryduo.data import DataSet
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
-from binaryduo.training.evaluation import evaluate
 from binaryduo.training.identity import check_network
 from binaryduo.training.recipe import Recipe, from_yaml, refuse_own
 from binaryduo.transform.decoupling import decouple
-
-
-@dataclass(frozen=True)
-class Restored:
-    """A network, where it came from, and how it tests."""
-
-    model: nn.Module
-    path: Path
-    title: str
-    means: dict[str, float]
-    images: int
 
 
 def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Recipe, DataSet, Path]:
@@ -62,17 +49,3 @@ def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Reci
         check_network(kept.run, recipe, kept.path)
     checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))
     return model.eval(), recipe, data, kept.path
-
-
-def restore(folder: Path, which: str = "last", data: str | None = None, root: Path | None = None) -> Restored:
-    """Load a run's network and test it, on its own data set or on another of the same shape."""
-    model, recipe, own, path = load_run(folder, which)
-    if data is not None or root is not None:
-        wanted = replace(
-            recipe.data,
-            name=recipe.data.name if data is None else data,
-            root=recipe.data.root if root is None else str(root),
-        )
-        own = load_data(replace(recipe, data=wanted))
-    counts = evaluate(model, own.test, recipe.loop.test_batch)
-    return Restored(model, path, f"{recipe.name} ({which})", counts.means(), counts.images)
