@@ -186,8 +186,11 @@ def _recorded(run: dict[str, Any], beside: Recipe | None, path: Path) -> Recipe:
         raise CheckpointError(f"the checkpoint {path} does not say which run it belongs to")
     values: dict[str, Any] = {}
     for key, value in settings.items():
-        section, _, name = str(key).partition(".")
-        values.setdefault(section, {})[name] = value
+        section, dot, name = str(key).partition(".")
+        if not dot:
+            values[section] = value
+        elif isinstance(values.setdefault(section, {}), dict):
+            values[section][name] = value
     values.pop("finetune", None)  # how a network was trained is not asked here
     try:
         recipe = from_dict(Recipe, values)
