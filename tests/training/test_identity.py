@@ -10,12 +10,24 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binaryduo._common.locks import Lock
 from binaryduo.errors import ArgumentError, BinaryDuoError, CheckpointError
-from binaryduo.training import Loop, Recipe, Stage, checkpoint, duo, fit, from_yaml, train, with_settings
+from binaryduo.training import (
+    Loop,
+    Recipe,
+    Stage,
+    checkpoint,
+    duo,
+    fit,
+    from_yaml,
+    to_yaml,
+    train,
+    with_settings,
+)
 from binaryduo.training.devices import make_fabric
 from binaryduo.training.identity import (
     CHANGEABLE,
@@ -52,6 +64,12 @@ def started(folder: Path, resume: bool = False, stage: Stage = STAGE, loop: Loop
     model = tiny.network(seed=1 if resume else 0)
     fit(model, tiny.split(), tiny.split(20, 1), stage, loop, folder, resume)
     return model
+
+
+def edited_settings(recipe: Path) -> tuple[Stage, Loop]:
+    """The settings of a user's own model, as they stand in its folder."""
+    found = yaml.safe_load(recipe.read_text())
+    return Stage(**found["train"]), Loop(**found["loop"])
 
 
 def cut(folder: Path) -> None:
@@ -133,10 +151,10 @@ def test_an_edited_recipe_is_named(old: str, new: str, tmp_path: Path) -> None:
     cut(tmp_path)
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace(old, new, 1))
-    edited = from_yaml(recipe)
+    edited = edited_settings(recipe)
     key = old.partition(":")[0]
     with pytest.raises(CheckpointError, match=rf"{key} = .* edited after the run had begun"):
-        started(tmp_path, True, edited.train, edited.loop)
+        started(tmp_path, True, *edited)
 
 
 def test_a_free_setting_may_differ(tmp_path: Path) -> None:
@@ -145,8 +163,26 @@ def test_a_free_setting_may_differ(tmp_path: Path) -> None:
     cut(tmp_path / "part")
     recipe = tmp_path / "part" / "recipe.yaml"
     recipe.write_text(recipe.read_text().replace("checkpoint_steps: 4", "checkpoint_steps: 1"))
-    edited = from_yaml(recipe)
-    assert tiny.same(whole, started(tmp_path / "part", True, edited.train, edited.loop))
+    edited = edited_settings(recipe)
+    assert tiny.same(whole, started(tmp_path / "part", True, *edited))
+
+
+def test_a_folder_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    """It named, for a user's own model, a network and a data set that nobody had said, and counted no metrics."""
+    whole = started(tmp_path / "whole")
+    started(tmp_path / "part")
+    cut(tmp_path / "part")
+    before = Recipe(train=STAGE, loop=LOOP)
+    (tmp_path / "part" / "recipe.yaml").write_text(to_yaml(before))
+    for path in (tmp_path / "part" / "checkpoints").glob("step-*.json"):
+        kept = checkpoint.read(path)
+        assert kept.run is not None
+        state = {**kept.state}
+        for sums in ("epoch_counts", "window"):
+            state[sums] = {key: state[sums][key] for key in ("loss", "top1", "top5", "images", "unreadable")}
+        run = {**kept.run, "settings": decisive(before, "fit")}
+        checkpoint.write(path.parent, path.stem, kept.tensors, state, run)
+    assert tiny.same(whole, started(tmp_path / "part", resume=True))
 
 
 def test_a_deliberate_change_is_said_recorded_and_kept(

@@ -2,10 +2,22 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from binaryduo.errors import ArgumentError, UnknownNameError
-from binaryduo.training import RECIPES, Recipe, Stage, from_yaml, named, to_yaml, with_settings
+from binaryduo.training import (
+    RECIPES,
+    Data,
+    Loop,
+    Model,
+    Recipe,
+    Stage,
+    from_yaml,
+    named,
+    to_yaml,
+    with_settings,
+)
 from binaryduo.training.recipe import with_minutes
 
 
@@ -62,6 +74,32 @@ def test_settings_change_one_entry() -> None:
 def test_what_is_refused(setting: str, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         with_settings(Recipe(), [setting])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "message"),
+    [
+        (Stage, "optimizer", "lion", r"stage\.optimizer = 'lion' is not 'adamw' or 'adam' or 'sgd'"),
+        (Stage, "schedule", "linear", r"stage\.schedule = 'linear' is not 'constant' or 'step'"),
+        (Stage, "epochs", 1.5, r"stage\.epochs = 1\.5 is not an integer"),
+        (Loop, "engine", "turbo", r"loop\.engine = 'turbo' is not 'auto' or 'eager'"),
+        (Loop, "precision", "16", r"loop\.precision = '16' is not '32' or '64' or 'bf16'"),
+        (Loop, "direction", "up", r"loop\.direction = 'up' is not 'max' or 'min' or null"),
+        (Model, "topology", "octo", r"model\.topology = 'octo' is not 'duo' or 'quad'"),
+        (Data, "workers", "many", r"data\.workers = 'many' is not an integer"),
+    ],
+)
+def test_settings_from_python_are_checked_too(kind: type, name: str, value: object, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        kind(**{name: value})
+
+
+def test_settings_from_python_become_plain_numbers() -> None:
+    stage = Stage(epochs=np.int64(3), lr=np.float32(0.5), drops=[2, 3])  # type: ignore[arg-type]
+    assert stage == Stage(epochs=3, lr=0.5, drops=(2, 3))
+    assert type(stage.epochs) is int
+    assert type(stage.lr) is float
+    assert Loop(precision=64).precision == "64"  # type: ignore[arg-type]
 
 
 def test_files_and_names_that_are_not_there(tmp_path: Path) -> None:

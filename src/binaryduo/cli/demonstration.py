@@ -37,6 +37,7 @@ def run(recipe: Recipe, out: Path) -> dict[str, float]:
     assert baseline.last is not None
     assert ours.coupled.last is not None
     assert ours.finetuned.last is not None
+    assert ours.changed_predictions is not None
     return {
         "baseline": baseline.last["top1"],
         "coupled": ours.coupled.last["top1"],

@@ -1,7 +1,7 @@
 """`binaryduo mismatch network`: the gradient mismatch of a real network, layer by layer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -34,7 +34,10 @@ def network(
     width: opt.OptionalWidth = None,
     images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
     coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
-    step: Annotated[float, typer.Option(help="CDG's step ε.")] = 1e-3,
+    step: Annotated[
+        str,
+        typer.Option(help="CDG's step ε: a number, or auto to choose one for each layer from its weights."),
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the drawn weights (and of random weights).")] = 0,
     ste: Annotated[list[str] | None, typer.Option(help="Compare these STEs; may be repeated.")] = None,
     define: Annotated[
@@ -95,7 +98,7 @@ def network(
         x = x.contiguous(memory_format=torch.channels_last)
     with progress_bar(f"{name}, {len(x)} images") as progress:
         profiles = compare_stes(
-            model, F.cross_entropy, x, y, ste or [], step, coordinates, seed, progress=progress
+            model, F.cross_entropy, x, y, ste or [], _step(step), coordinates, seed, progress=progress
         )
     for profile in profiles:
         typer.echo(str(profile) + "\n")
@@ -105,6 +108,16 @@ def network(
         typer.echo(f"picture: {plot}")
     if not ste:
         sources.next_step(f"binaryduo mismatch network {name} … --ste relu1 --ste swishsign")
+
+
+def _step(text: str) -> "float | Literal['auto']":
+    """The step as `profile` takes it."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentError(f"--step must be a number or auto, not {text!r}") from None
 
 
 def _images(data: str, count: int) -> "tuple[Tensor, Tensor, int]":

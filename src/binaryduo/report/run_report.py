@@ -1,14 +1,18 @@
 """`binaryduo report RUN…`: what happened in one or more runs, as one HTML file."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binaryduo.errors import BinaryDuoError
 from binaryduo.paper_values import CIFAR10, IMAGENET
 from binaryduo.report import figures
-from binaryduo.report.checked import Json, mapping, number
+from binaryduo.report.checked import Json, mapping, mappings, number
 from binaryduo.report.page import Page
 from binaryduo.report.runs import RunView, StageView, read_run
+
+if TYPE_CHECKING:
+    from binaryduo.transform.costing import LayerCost
 
 # The paper's accuracies for VGG-7 by what a run calls its stage: 200 epochs, best epoch, best of its grid.
 PAPER_VGG7 = {
@@ -84,7 +88,7 @@ def _accuracy_rows(run: RunView) -> list[list[object]]:
                 run.name,
                 run.state,
                 stage.title,
-                None if last is None else float(last["test_top1"]),
+                None if last is None or "test_top1" not in last else float(last["test_top1"]),
                 None if best is None else float(best["test_top1"]),
                 None if best is None else int(best["epoch"]),
                 f"{done}{planned}" if planned else int(done),
@@ -120,7 +124,9 @@ def _run(page: Page, run: RunView, key: str, costs: bool) -> None:
             f"; {changed} of {images} test predictions changed by decoupling" if changed is not None else ""
         )
         page.text(f"Decoupled, before fine-tuning: {run.decoupled_before:.2f} %{more}.")
-    if costs and run.recipe:
+    if run.own_class is not None:
+        _own(page, run)
+    elif costs and run.recipe:
         _costs(page, run)
     if run.mismatch:
         page.section("Gradient mismatch", f"{key}-mismatch", 3)
@@ -157,12 +163,44 @@ def _costs(page: Page, run: RunView) -> None:
     except (BinaryDuoError, KeyError, TypeError, ValueError, RuntimeError, MemoryError) as error:
         page.text(f"The cost could not be computed from the recipe: {error}", "problem")
         return
-    page.section(f"Cost per layer ({variant})", f"{run.name}-cost", 3)
-    layers = cost.layers
+    _cost_table(page, variant, f"{run.name}-cost", cost.layers)
+
+
+def _own(page: Page, run: RunView) -> None:
+    """What the folder says of a user's own model: what was measured, and its own cost."""
+    page.text(
+        f"This is a model of your own ({run.own_class}), which this report cannot build: it shows what the run has "
+        "recorded. In Python, bd.training.load_weights(model, folder) brings its weights back, to evaluate or to pack."
+    )
+    rows: list[list[object]] = [
+        [stage.title, key.removeprefix("test_"), int(line["epoch"]), value]
+        for stage in run.stages
+        for line in stage.tested()[-1:]
+        for key, value in ((key, number(line[key])) for key in line if key.startswith("test_"))
+        if value is not None
+    ]
+    if rows:
+        page.table(("network", "measured", "epoch", "value"), rows, "The last test of each stage")
+    for stage in run.stages:
+        kind, reason = str(stage.model.get("class", "")), stage.model.get("cost_unknown")
+        if reason is not None:
+            page.text(f"The cost of {kind} ({stage.title}) is not known: {reason}", "problem")
+        layers = checked_layers(mapping(stage.model.get("cost")).get("layers"))
+        if layers:
+            title = kind if kind == stage.title else f"{kind}, {stage.title}"
+            _cost_table(page, title, f"{run.name}-{stage.name}-cost", layers)
+
+
+def _cost_table(page: Page, title: str, key: str, layers: "Sequence[LayerCost]") -> None:
+    """Bars and a table of what each layer costs."""
+    from binaryduo.transform.costing import Cost
+
+    cost = Cost(tuple(layers))
+    page.section(f"Cost per layer ({title})", key, 3)
     operations = [c.macs / 64 if c.binary else float(c.macs) for c in layers]
     page.figure(
         figures.cost_bars([c.name for c in layers], [float(c.param_bits) for c in layers], operations),
-        f"Share of each layer: {cost.param_bits / 1e6:.2f} Mbit, {cost.ops / 1e6:.2f} M operations for one image",
+        f"Share of each layer: {amount(cost.param_bits, 'bit')}, {amount(cost.ops, ' operations')} per image",
         log=True,
     )
     rows = [
@@ -172,6 +210,40 @@ def _costs(page: Page, run: RunView) -> None:
     page.table(
         ("layer", "kind", "parameters", "bits", "MACs", "binary", "operations"), rows, "Cost of every layer"
     )
+
+
+def checked_layers(found: object) -> "list[LayerCost]":
+    """The layers of a model.json that are whole.
+
+    >>> row = {"name": "a", "kind": "Linear", "params": 2, "param_bits": 64, "macs": 2, "binary": False}
+    >>> [layer.name for layer in checked_layers([row, {**row, "macs": None}, 3])]
+    ['a']
+    """
+    from binaryduo.transform.costing import LayerCost
+
+    return [
+        LayerCost(
+            str(row.get("name")),
+            str(row.get("kind")),
+            int(row["params"]),
+            int(row["param_bits"]),
+            int(row["macs"]),
+            row.get("binary") is True,
+        )
+        for row in mappings(found)
+        if all(number(row.get(key)) is not None for key in ("params", "param_bits", "macs"))
+    ]
+
+
+def amount(value: float, unit: str) -> str:
+    """A count as a person reads it.
+
+    >>> amount(2_310_000, "bit"), amount(4_200, " operations")
+    ('2.31 Mbit', '4.2 k operations')
+    """
+    factor, prefix = (1e6, "M") if value >= 1e5 else (1e3, "k")
+    digits = 2 if prefix == "M" else 1
+    return f"{value / factor:.{digits}f} {prefix}{unit}"
 
 
 def _cost_of(run: RunView) -> tuple[str, Any]:

@@ -15,7 +15,12 @@ from binaryduo.errors import ArgumentError, DataError
 from binaryduo.report import checked
 from binaryduo.report.checked import Json
 
-OWN = ("environment.json", "summary.json")  # read by name, not by what they look like
+OWN = (
+    "environment.json",
+    "summary.json",
+    "model.json",
+    "changes.json",
+)  # read by name, not by what they look like
 STAGES = {"coupled": "coupled", "decoupled": "fine-tuning"}
 
 
@@ -27,14 +32,16 @@ class StageView:
     title: str
     epochs: list[Json] = field(default_factory=list)
     planned: float | None = None
+    model: Json = field(default_factory=dict)  # model.json, of a user's own model
 
     def tested(self) -> list[Json]:
         """The epochs that were tested."""
-        return [line for line in self.epochs if "test_top1" in line]
+        return [line for line in self.epochs if "test_top1" in line or "test_loss" in line]
 
     def best(self) -> Json | None:
-        """The epoch with the highest test accuracy."""
-        return max(self.tested(), key=lambda line: float(line["test_top1"]), default=None)
+        """The epoch with the highest test accuracy; None where no accuracy was measured."""
+        measured = [line for line in self.tested() if "test_top1" in line]
+        return max(measured, key=lambda line: float(line["test_top1"]), default=None)
 
     def last(self) -> Json | None:
         """The newest tested epoch."""
@@ -68,6 +75,12 @@ class RunView:
         return checked.mapping(self.recipe.get(name))
 
     @property
+    def own_class(self) -> str | None:
+        """The class of a user's own model; None for a network of a recipe."""
+        found = self.section("model").get("class")
+        return None if found is None else str(found)
+
+    @property
     def decoupled_before(self) -> float | None:
         """Accuracy right after decoupling, before fine-tuning."""
         found = checked.number(checked.mapping(self.summary.get("decoupled_before")).get("top1"))
@@ -99,9 +112,10 @@ def read_run(path: Path) -> RunView:
             stage = StageView(
                 name or "single", title, _epochs(folder / "metrics.jsonl", run), _planned(settings)
             )
+            stage.model = checked.mapping(_json(folder / "model.json", run))
             run.stages.append(stage)
     _extras(run)
-    if run.summary:
+    if run.summary or (not run.recipe and _each_complete(run)):
         run.state = "complete"
     elif run.stages or run.recipe:
         run.state = "unfinished"
@@ -110,7 +124,14 @@ def read_run(path: Path) -> RunView:
     return run
 
 
+def _each_complete(run: RunView) -> bool:
+    """Whether the stages are runs of their own, each of them complete."""
+    return bool(run.stages) and all((run.path / s.name / "summary.json").exists() for s in run.stages)
+
+
 def _single_title(run: RunView) -> str:
+    if run.own_class is not None:
+        return run.own_class
     return str(run.section("model").get("variant", "training"))
 
 

@@ -1,10 +1,14 @@
 """Training: recipes, the loop, the two stages, checkpoints and records."""
 
-from binaryduo.training.duo import DuoResult, duo, train
-from binaryduo.training.evaluation import Counts, evaluate
+from binaryduo.training.counts import Counts
+from binaryduo.training.duo import DuoResult, train
+from binaryduo.training.evaluation import evaluate
 from binaryduo.training.loop import Result, fit
 from binaryduo.training.recipe import Data, Loop, Model, Recipe, Stage, from_yaml, to_yaml, with_settings
 from binaryduo.training.recipes import RECIPES, named
+from binaryduo.training.task import top1
+from binaryduo.training.two_stages import duo
+from binaryduo.training.weights import load_weights
 
 __all__ = [
     "RECIPES",
@@ -20,8 +24,10 @@ __all__ = [
     "evaluate",
     "fit",
     "from_yaml",
+    "load_weights",
     "named",
     "to_yaml",
+    "top1",
     "train",
     "with_settings",
 ]

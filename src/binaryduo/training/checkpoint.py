@@ -24,6 +24,7 @@ from binaryduo.errors import CheckpointError
 from binaryduo.training.identity import digest_of
 
 KEEP = 2
+PLAIN = "#"  # ends the name of an optimizer's plain number, which is kept as a tensor
 HINT = "; make room and continue with --resume"
 
 
@@ -112,6 +113,17 @@ def tidy(folder: Path, step: int, best: int | None = None) -> None:
     worse = [] if best is None else [p for p in folder.glob("best-*.json") if p.stem != f"best-{best:09d}"]
     for path in [*upto[:-KEEP], *worse]:
         path.unlink(missing_ok=True)  # the JSON first: without it the tensors are not a checkpoint any more
+    _remove_orphans(folder)
+
+
+def remove_beginning(folder: Path) -> None:
+    """Remove the checkpoint from before the first step: nothing was trained."""
+    (folder / "step-000000000.json").unlink(missing_ok=True)
+    _remove_orphans(folder)
+
+
+def _remove_orphans(folder: Path) -> None:
+    """Tensors without their JSON, which is removed first, and half-written files: a kill may have left them."""
     for kind in ("step", "best"):
         for path in folder.glob(f"{kind}-*.safetensors"):
             if not path.with_suffix(".json").exists():
@@ -153,7 +165,13 @@ def pack_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
     if optimizer is not None:
         for name, parameter in model.named_parameters():
             for key, value in optimizer.state.get(parameter, {}).items():
-                tensors[f"optimizer/{name}/{key}"] = value
+                if isinstance(value, int | float):  # some optimizers count their steps without a tensor
+                    tensors[f"optimizer/{name}/{key}{PLAIN}"] = torch.tensor(value, dtype=_plain_type(value))
+                elif isinstance(value, Tensor):
+                    tensors[f"optimizer/{name}/{key}"] = value
+                elif value is not None:
+                    kind = f"a {type(value).__name__}"
+                    raise CheckpointError(f"the optimizer keeps {key!r} as {kind}, which cannot be saved")
     return tensors
 
 
@@ -166,7 +184,8 @@ def unpack_state(
 ) -> None:
     """Copy saved tensors back, in place; another network is refused by the first tensor that differs.
 
-    With an optimizer its moments come too; they are missing only where the run had not begun.
+    With an optimizer its moments come too. Where the run `began` with one of ours, each has all of them, in the shape
+    of its parameter; a user's own may keep what it likes.
     """
     saved = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
     load_weights(model, saved, origin, cast=optimizer is None)
@@ -185,25 +204,33 @@ def _unpack_moments(
             name, _, key = full.removeprefix("optimizer/").rpartition("/")
             moments.setdefault(name, {})[key] = tensor
     kinds = {frozenset(own) for own in moments.values()}
-    if (began and not moments) or len(kinds) > 1 or not moments.keys() <= parameters.keys():
+    if (began and (not moments or len(kinds) > 1)) or not moments.keys() <= parameters.keys():
         raise CheckpointError(
             f"{origin} lacks some of the optimizer's moments, or has those of another network"
         )
     for name, own in moments.items():
         parameter = parameters[name]
         for key, t in own.items():
-            if t.dim() and (t.shape != parameter.shape or t.dtype != parameter.dtype):
+            if began and t.dim() and (t.shape != parameter.shape or t.dtype != parameter.dtype):
                 raise CheckpointError(
                     f"{origin} is of another network: the moment {key} of {name} is {tuple(t.shape)} {t.dtype} "
                     f"there, and the parameter {tuple(parameter.shape)} {parameter.dtype} here"
                 )
         optimizer.state[parameter] = {
             # A moment has its parameter's memory format; the step counter is a scalar.
-            key: torch.empty_like(parameter).copy_(t) if t.dim() else t.to(_home(parameter, t))
+            key.removesuffix(PLAIN): t.item()
+            if key.endswith(PLAIN)
+            else torch.empty_like(parameter).copy_(t)
+            if t.shape == parameter.shape and t.dim()
+            else t.to(_home(parameter, t))
             for key, t in own.items()
         }
 
 
+def _plain_type(value: float) -> torch.dtype:
+    return torch.int64 if isinstance(value, int) else torch.float64
+
+
 def _home(parameter: Tensor, value: Tensor) -> torch.device:
-    """Where a scalar of the optimizer's lives: fused optimizers keep it beside the parameter."""
-    return parameter.device if value.dim() == 0 and parameter.device.type != "cpu" else torch.device("cpu")
+    """Where a value of the optimizer's lives: fused optimizers keep scalars beside the parameter."""
+    return parameter.device if value.dim() or parameter.device.type != "cpu" else torch.device("cpu")

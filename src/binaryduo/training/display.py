@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 class Display:
     """A progress bar with loss, accuracy, images/s and the time that is left."""
 
-    def __init__(self, title: str, shown: bool) -> None:
+    def __init__(self, title: str, shown: bool, accuracy: bool = True) -> None:
         self.title, self.shown = title, shown
         self.rate = 0.0
         self.images, self.seconds = 0, 0.0  # of the epoch, so that its line gives its own mean
         columns = (
-            TextColumn("loss {task.fields[loss]:.3f}  top-1 {task.fields[top1]:.1f} %  "),
+            TextColumn(
+                "loss {task.fields[loss]:.3f}" + ("  top-1 {task.fields[top1]:.1f} %" if accuracy else "")
+            ),
             TextColumn("{task.fields[rate]:.0f} images/s"),
         )
         self._context = bar(*columns, shown=shown)
@@ -54,7 +56,11 @@ class Display:
         if self._bar is None:
             return
         self._bar.update(
-            self._task, completed=state.step, loss=means["loss"], top1=means["top1"], rate=self.rate
+            self._task,
+            completed=state.step,
+            loss=means["loss"],
+            top1=means.get("top1", 0.0),
+            rate=self.rate,
         )
 
     def epoch(self, line: Mapping[str, Any]) -> None:
@@ -63,7 +69,11 @@ class Display:
         if not self.shown:
             return
         text = f"{self.title}: epoch {line['epoch']}, loss {line['train_loss']:.4f}"
-        text += f", train {line['train_top1']:.2f} %"
-        if "test_top1" in line:
+        if "train_top5" in line:
+            text += f", train {line['train_top1']:.2f} %"
+        if "test_top5" in line:
             text += f", test {line['test_top1']:.2f} % (top-5 {line['test_top5']:.2f} %)"
+        shown = ("test_loss", "test_top1", "test_top5") if "test_top5" in line else ()
+        others = [key for key in line if key.startswith("test_") and key not in shown]
+        text += "".join(f", {key.replace('_', ' ', 1)} {line[key]:.4g}" for key in others)
         say(f"{text}, {self.rate:.0f} images/s, {line['seconds']:.0f} s")

@@ -22,6 +22,7 @@ from binaryduo.data import DataSet, Plan, Split
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.training import checkpoint
+from binaryduo.training.batches import call, moved
 from binaryduo.training.devices import make_fabric
 from binaryduo.training.evaluation import evaluate
 from binaryduo.training.identity import Identity, decisive
@@ -37,13 +38,14 @@ EXAMPLES = 256  # test images on which the flips of decoupling are counted
 class DuoResult:
     """The accuracies (percent, on the test split or on the held-out images) along the two stages.
 
+    For a task without classes, no predictions are compared; without a test split, nothing is measured.
     `test` is the finished network's on the test images, where the run was tested on held-out ones before.
     """
 
     coupled: Result
     decoupled_before: dict[str, float]
-    changed_predictions: int
-    test_images: int
+    changed_predictions: int | None
+    test_images: int | None
     flips: dict[str, Any]
     finetuned: Result
     test: dict[str, float] | None = None
@@ -100,7 +102,9 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bo
     return result
 
 
-def duo(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False) -> DuoResult:
+def duo_of_recipe(
+    recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False
+) -> DuoResult:
     """Train the coupled network, decouple it, fine-tune the binary one; resumes in whichever stage it was.
 
     `resume` and `change` are as for `train`.
@@ -177,7 +181,5 @@ def predictions(model: nn.Module, split: Split, batch: int = 500) -> Tensor:
     """The predicted class of every image of a split, in its order. Shape (N,)."""
     like = next(model.parameters())
     model.eval()
-    parts = [
-        model(b.images.to(like.device, like.dtype)).argmax(1).cpu() for b in split.batches(Plan(batch, False))
-    ]
+    parts = [call(model, moved(b.images, like)).argmax(1).cpu() for b in split.batches(Plan(batch, False))]
     return torch.cat(parts)

@@ -126,7 +126,11 @@ class Identity:
                 f"{origin} was written by {record.get('verb')}, stage {record.get('stage')}, and cannot be "
                 f"continued by {self.verb}, stage {self.stage}"
             )
-        found = differences(record["settings"], self.settings)
+        before = record["settings"]
+        if "model.class" in self.settings and "model.class" not in before:
+            # Earlier versions recorded, of a user's own model, also what nobody had said.
+            before = self.settings | {key: value for key, value in before.items() if key in self.settings}
+        found = differences(before, self.settings)
         if not found:
             return True
         if any(not differences(record["settings"], settings) for settings in self.earlier):

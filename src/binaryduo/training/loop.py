@@ -2,9 +2,10 @@
 
     result = fit(model, train, test, Stage(epochs=10, lr=1e-3), folder="runs/mine")
 
-`train` and `test` are splits of binaryduo.data or any DataLoader of (images, labels).
+`train` and `test` are splits of binaryduo.data or any DataLoader of (inputs, targets).
 """
 
+import json
 import math
 import time
 from collections.abc import Iterable
@@ -14,35 +15,39 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import nn
 
+from binaryduo._common.files import write_synced
 from binaryduo._common.progress import say
 from binaryduo._common.stopping import RunInterrupted, StopRequest
-from binaryduo.data import Batch, LoaderSplit, Plan, Split
-from binaryduo.data.in_memory import IGNORED
+from binaryduo.data import Batch, Plan, Split
 from binaryduo.data.order import derived_seed, seed_all
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
 from binaryduo.training import checkpoint, nonfinite, schedule, synced_norm
-from binaryduo.training.devices import agreed, make_fabric, make_optimizer, process_lost
+from binaryduo.training.batches import call, moved
+from binaryduo.training.counts import Counts
+from binaryduo.training.devices import agreed, called_optimizer, make_fabric, make_optimizer, process_lost
 from binaryduo.training.display import Display
 from binaryduo.training.engines import prepare
-from binaryduo.training.evaluation import Counts, correct, evaluate
+from binaryduo.training.evaluation import a_parameter, as_split, sums_over
 from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.measured import Measured, measure_open_settings, settled
 from binaryduo.training.metrics import Metrics
+from binaryduo.training.own import MakeOptimizer, describe_model, own_recipe, own_settings
 from binaryduo.training.recipe import Loop, Recipe, Stage
 from binaryduo.training.runlog import RunFolder
 from binaryduo.training.state import RunState
+from binaryduo.training.task import Loss, Task, examples
+from binaryduo.training.task import Metrics as TaskMetrics
 
 AGREE_EVERY = 8  # steps between questions to the other processes
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished stage gives: accuracies on the split it is tested on (best and last), and how fast it went.
+    """What a finished stage gives: loss, accuracies and metrics of its tests (best and last), and how fast it went.
 
     `test` are the finished network's on the test images, where the stage was tested on held-out ones.
     """
@@ -58,11 +63,6 @@ class Result:
     test: dict[str, float] | None = None
 
 
-def as_split(data: "Split | Iterable[Any]") -> Split:
-    """A split as it is; anything else is taken for a loader of (images, labels)."""
-    return data if hasattr(data, "batches") else LoaderSplit(data)  # type: ignore[return-value]
-
-
 def fit(
     model: nn.Module,
     train: "Split | Iterable[Any]",
@@ -72,14 +72,30 @@ def fit(
     folder: "str | Path" = "runs/latest",
     resume: bool = False,
     fabric: Fabric | None = None,
+    loss: Loss | None = None,
+    metrics: TaskMetrics | None = None,
+    optimizer: MakeOptimizer | None = None,
 ) -> Result:
-    """Train a model in place in a folder of its own; with `resume`, continue what the folder holds."""
+    """Train a model in place in a folder of its own; with `resume`, continue what the folder holds.
+
+    A batch is (inputs, targets); several inputs are a tuple, or a dictionary by the names of forward()'s arguments.
+    `loss` is a function of (output, target) that gives one number; without one the targets are class labels, and the
+    cross-entropy is taken. `metrics` are functions of (output, target) by name, each the mean over a batch, or
+    torchmetrics objects, which are measured on the test split. `optimizer` is a function of the parameters that gives
+    a torch optimizer, in place of `stage.optimizer`, `lr` and `weight_decay`: the schedule multiplies its own rates.
+    """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
+    task = Task(loss, metrics, loop.monitor, loop.direction)
+    images, tests = as_split(train), None if test is None else as_split(test)
+    recipe = own_recipe("fit", model, task, optimizer, {"train": stage}, loop, images, tests)
     fabric = make_fabric(loop) if fabric is None else fabric
     with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
-        recipe = Recipe(train=stage, loop=loop)
-        identity = Identity("fit", 0, decisive(recipe, "fit"), run.describe(recipe))
-        result = Trainer(model, as_split(train), test, stage, loop, run.path, fabric, identity=identity).run()
+        run.describe_own(recipe, loop.seed)
+        identity = Identity("fit", 0, own_settings(recipe))
+        trainer = Trainer(
+            model, images, tests, stage, loop, run.path, fabric, "training", identity, task, optimizer
+        )
+        result = trainer.run()
         run.write_json("summary.json", asdict(result))
     return result
 
@@ -87,7 +103,8 @@ def fit(
 class Trainer:
     """One stage of a run. A checkpoint in the folder is continued; an empty folder is started.
 
-    `identity` says which run and which stage it is: without one, a `fit` with these settings.
+    `identity` says which run and which stage it is: without one, a `fit` with these settings. With a `task` the
+    model is a user's own, and the folder gets a description of it.
     """
 
     def __init__(
@@ -101,8 +118,14 @@ class Trainer:
         fabric: Fabric,
         title: str = "training",
         identity: Identity | None = None,
+        task: Task | None = None,
+        optimizer: MakeOptimizer | None = None,
     ) -> None:
         schedule.check(stage)
+        self.describes = task is not None
+        self.task = Task(None, None, loop.monitor, loop.direction) if task is None else task
+        self.task.check_tested(test is not None)
+        a_parameter(model)  # there is something to train
         if identity is None:
             identity = Identity("fit", 0, decisive(Recipe(train=stage, loop=loop), "fit"))
         # Batches and crops are functions of the seed, the epoch and the step: another stage needs another seed,
@@ -113,7 +136,7 @@ class Trainer:
         self.model = model.to(fabric.device)
         if loop.precision == "64":
             self.model = self.model.double()
-        if fabric.device.type != "mps":
+        if fabric.device.type != "mps" and all(p.dim() < 5 for p in model.parameters()):
             self.model = self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.train = train.to(fabric.device)
         self.test = None if test is None else as_split(test).to(fabric.device)
@@ -126,15 +149,21 @@ class Trainer:
         self.has_binary = any(is_binary_weight(module) for module in self.model.modules())
         self.checkpoints = folder / "checkpoints"
         # What a run moves: set in `run`, and declared here.
-        self.state = RunState()
+        self.state = RunState(epoch_counts=self.task.counts(), window=self.task.counts())
         self.chosen = Measured("eager", 0, 1, {})
         self.forward: Any = self.model  # as the engine computes it, wrapped by Fabric
         self.context: AbstractContextManager[Any] = nullcontext()
-        self.optimizer = make_optimizer(self.model, stage)
+        self.optimizer = (
+            make_optimizer(self.model, stage)
+            if optimizer is None
+            else called_optimizer(optimizer, self.model)
+        )
+        # Each group's rate at a schedule of 1: the stage's, or that which a user's optimizer was made with.
+        self.rates = None if optimizer is None else [group["lr"] for group in self.optimizer.param_groups]
         self.stepping: Any = self.optimizer  # the same, wrapped by Fabric
         self.metrics: Metrics | None = None
         self.stop = StopRequest()
-        self.display = Display(title, fabric.is_global_zero)
+        self.display = Display(title, fabric.is_global_zero, self.task.accuracy)
         self.clock = self.saved_at = 0.0
 
     # -- one run
@@ -172,8 +201,15 @@ class Trainer:
             self._tidy()  # a kill may have left files that no later save would remove
         with self.stop, self.display:
             self.display.begin(state.step, total)
-            while state.step < total:
-                self._epoch(total)
+            try:
+                while state.step < total:
+                    self._epoch(total)
+            except (BinaryDuoError, TypeError, ValueError, RuntimeError):
+                if state.step == 0 and found is None and self.metrics is not None:
+                    checkpoint.remove_beginning(
+                        self.checkpoints
+                    )  # a mended call may begin in the same folder
+                raise
 
     def _setup(self, found: checkpoint.Checkpoint | None) -> None:
         """Put model and optimizer on their devices, and into the state of the checkpoint."""
@@ -185,14 +221,14 @@ class Trainer:
                 same = self._check_identity(found)
                 self.state.chosen = settled(self, self.state, same, found.path)
             else:  # the sums are all processes': one of them carries them on
-                self.state.epoch_counts, self.state.window = Counts(), Counts()
+                self.state.epoch_counts, self.state.window = self.task.counts(), self.task.counts()
                 self.state.chosen = settled(self, self.state, False, found.path)
         self.chosen = self.state.chosen
         prepared = prepare(self.model, self.chosen.engine)
         self.context = prepared.context
         self.forward, self.stepping = self.fabric.setup(prepared.forward, self.optimizer)
         if found is not None:
-            began = self.state.step > 0
+            began = self.state.step > 0 and self.rates is None
             checkpoint.unpack_state(found.tensors, self.model, self.optimizer, str(found.path), began)
             if self.fabric.is_global_zero:
                 say(f"{self.title}: continuing after step {self.state.step} of {self.chosen.total_steps}")
@@ -217,6 +253,8 @@ class Trainer:
         epoch, start = divmod(state.step, self.per_epoch)
         self.model.train()
         for batch in self.train.batches(self._plan(epoch, start)):
+            if self.describes:
+                self._describe(batch)
             self._step(batch, epoch, total)
             ended = state.step % self.per_epoch == 0 or state.step == total
             if ended:
@@ -230,40 +268,44 @@ class Trainer:
         state, stage = self.state, self.stage
         seed_all(self.seed, 5, state.step, self.fabric.global_rank)
         lr = schedule.rate(stage, state.step, total, epoch)
-        for group in self.stepping.param_groups:
-            group["lr"] = lr
+        groups = self.stepping.param_groups
+        rates = [lr] * len(groups) if self.rates is None else [lr / stage.lr * rate for rate in self.rates]
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = rate
         like = next(self.model.parameters())
-        images = batch.images.to(like.device, like.dtype, non_blocking=True)
-        labels = batch.labels.to(like.device, non_blocking=True)
+        inputs, target = moved(batch.images, like), moved(batch.labels, like, images=False)
+        images_now = examples(target, inputs) * self.fabric.world_size
         with self.context:
-            logits = self.forward(images)
-            loss = F.cross_entropy(
-                logits, labels, label_smoothing=stage.label_smoothing, ignore_index=IGNORED
-            )
+            output = call(self.forward, inputs)
+            target = self.task.targets(output, target)
+            if batch.unreadable and (self.task.loss is not None or self.task.functions):
+                output, target = self.task.readable(output, target)
+            loss = self.task.training_loss(output, target, stage.label_smoothing)
             self.fabric.backward(loss)
         value = loss.item()
         if not math.isfinite(value):
-            raise nonfinite.report(value, state.step, epoch, lr, self.model, images)
+            raise nonfinite.report(value, state.step, epoch, rates[0], self.model, inputs)
         self.stepping.step()
         self.stepping.zero_grad(set_to_none=True)
         if self.has_binary:
             clip_latent_weights(self.model)
         state.step += 1
-        top1, top5 = correct(logits.detach(), labels)
-        seen = int((labels != IGNORED).sum())
-        images_now = len(labels) * self.fabric.world_size
         state.images += images_now
-        for counts in (state.epoch_counts, state.window):
-            counts.loss += value * seen
-            counts.top1 += int(top1)
-            counts.top5 += int(top5)
-            counts.images += seen
+        self.task.count((state.epoch_counts, state.window), output, target, value)
         for name in batch.unreadable:
             state.unreadable += 1
             say(f"the image {name} could not be read and is left out ({state.unreadable} so far)")
-        self._log_step(lr, images_now)
+        self._log_step(rates[0], images_now)
 
     # -- records
+
+    def _describe(self, batch: Batch) -> None:
+        """Write model.json from the first batch, once in the life of a folder."""
+        self.describes = False
+        path = self.folder / "model.json"
+        if self.fabric.is_global_zero and (self.state.step == 0 or not path.exists()):
+            content = describe_model(self.model, moved(batch.images, a_parameter(self.model)))
+            write_synced(path, (json.dumps(content, indent=1) + "\n").encode())
 
     def _log_step(self, lr: float, images: int) -> None:
         state = self.state
@@ -272,23 +314,23 @@ class Trainer:
         state.seconds += now - self.clock
         self.clock = now
         if state.step % self.loop.log_steps == 0:
-            window, state.window = state.window.reduced(), Counts()
+            window, state.window = state.window.reduced(), self.task.counts()
             line = {"kind": "step", "step": state.step, "loss": window.means()["loss"], "lr": lr}
             self._write({**line, "seconds": state.seconds})
 
     def _end_epoch(self, epoch: int, final: bool) -> None:
         """Test if it is time, note the epoch's means, and keep the best network."""
         state = self.state
-        train, state.epoch_counts = state.epoch_counts.reduced(), Counts()
+        train, state.epoch_counts = state.epoch_counts.reduced(), self.task.counts()
         line: dict[str, Any] = {"kind": "epoch", "step": state.step, "epoch": epoch + 1}
         line |= {f"train_{name}": value for name, value in train.means().items()}
         line |= {"seconds": state.seconds, "unreadable": state.unreadable}
         if self.test is not None and (final or (epoch + 1) % self.chosen.test_every == 0):
-            tested = self.evaluate().means()
+            found = self.evaluate().means()
             self.clock = time.monotonic()  # testing does not count as training time
-            line |= {f"test_{name}": value for name, value in tested.items()}
-            state.last = {"epoch": epoch + 1, "step": state.step, **tested}
-            if state.best is None or tested["top1"] > state.best["top1"]:
+            line |= {f"test_{name}": value for name, value in found.items()}
+            state.last = {"epoch": epoch + 1, "step": state.step, **found}
+            if self.task.better(found, state.best):
                 state.best = state.last
                 if self.fabric.is_global_zero:
                     name = f"best-{state.step:09d}"
@@ -307,10 +349,10 @@ class Trainer:
         """Called after each epoch and its test. For subclasses: look at `state`, set `stop.asked` to stop."""
 
     def evaluate(self) -> Counts:
-        """Loss and accuracies on the test split."""
+        """Loss, accuracies and metrics on the test split."""
         assert self.test is not None
-        fabric = self.fabric
-        return evaluate(self.model, self.test, self.loop.test_batch, fabric.global_rank, fabric.world_size)
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        return sums_over(self.model, self.test, self.task, self.loop.test_batch, rank, world)
 
     def _write(self, line: dict[str, Any]) -> None:
         if self.metrics is not None:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from binaryduo._common.progress import say
 from binaryduo.data import Plan
-from binaryduo.data.in_memory import IGNORED
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import engines
+from binaryduo.training.batches import call, moved, tensors_in
 from binaryduo.training.devices import mean_over_processes
 from binaryduo.training.fast import fast
 from binaryduo.training.recipe import from_dict
@@ -158,8 +157,9 @@ def _trial_step(trainer: "Trainer") -> Callable[[Callable[[Tensor], Tensor]], No
         like = next(trainer.model.parameters())
         trainer.model.train()
         with trainer.fabric.autocast():
-            logits = forward(batch.images.to(like.device, like.dtype))
-            loss = F.cross_entropy(logits, batch.labels.to(like.device), ignore_index=IGNORED)
+            output = call(forward, moved(batch.images, like))
+            target = trainer.task.targets(output, moved(batch.labels, like, images=False))
+            loss = trainer.task.training_loss(output, target)
         loss.backward()  # type: ignore[no-untyped-call]
         for parameter in trainer.model.parameters():
             parameter.grad = None
@@ -179,7 +179,7 @@ def _seconds_of_a_test(trainer: "Trainer") -> float:
     with torch.no_grad():
         for number, batch in enumerate(trainer.test.batches(plan)):
             start = time.perf_counter()
-            trainer.model(batch.images.to(like.device, like.dtype)).sum().item()
+            tensors_in(call(trainer.model, moved(batch.images, like)))[0].sum().item()
             times.append(time.perf_counter() - start)
             if number == 1:
                 break

@@ -1,9 +1,12 @@
 """Find where a loss stopped being a number."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import BinaryDuoError
+from binaryduo.training.batches import call, tensors_in
 
 
 class NonFiniteLoss(BinaryDuoError):
@@ -13,13 +16,11 @@ class NonFiniteLoss(BinaryDuoError):
 def _bad(value: object) -> bool:
     if isinstance(value, Tensor):
         return value.is_floating_point() and not bool(torch.isfinite(value).all())
-    if isinstance(value, tuple | list):
-        return any(_bad(item) for item in value)
-    return False
+    return any(_bad(tensor) for tensor in tensors_in(value))
 
 
 @torch.no_grad()
-def first_layer(model: nn.Module, images: Tensor) -> str:
+def first_layer(model: nn.Module, inputs: Any) -> str:
     """The place where a value first is not finite: the batch, a parameter, or a layer's output.
 
     >>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
@@ -27,8 +28,8 @@ def first_layer(model: nn.Module, images: Tensor) -> str:
     >>> first_layer(net, torch.full((1, 2), 9.0))
     "the output of layer '0' (Linear)"
     """
-    if _bad(images):
-        return "the images of the batch"
+    if _bad(inputs):
+        return "the inputs of the batch"
     found: list[str] = []
     hooks = []
     for name, module in model.named_modules():
@@ -48,7 +49,7 @@ def first_layer(model: nn.Module, images: Tensor) -> str:
 
         hooks.append(module.register_forward_hook(look))
     try:
-        model(images)
+        call(model, inputs)
     finally:
         for hook in hooks:
             hook.remove()
@@ -68,9 +69,9 @@ def check(model: nn.Module, step: int, lr: float) -> None:
             )
 
 
-def report(loss: float, step: int, epoch: int, lr: float, model: nn.Module, images: Tensor) -> NonFiniteLoss:
+def report(loss: float, step: int, epoch: int, lr: float, model: nn.Module, inputs: Any) -> NonFiniteLoss:
     """The error to raise; runs the batch once more to find the layer."""
     return NonFiniteLoss(
         f"the loss is {loss} at step {step} (epoch {epoch + 1}, learning rate {lr:.3g}); it first appeared "
-        f"in {first_layer(model, images)}; the last checkpoint is from before it: lower the rate"
+        f"in {first_layer(model, inputs)}; the last checkpoint is from before it: lower the rate"
     )

@@ -6,11 +6,14 @@
     finetune: the second stage of a two-stage run
     loop:   batch, seed, precision, when to test and to save
 
-`--set train.lr=0.01` changes one entry; types are checked and unknown keys refused by name.
+`--set train.lr=0.01` changes one entry. Types and choices are checked, whether a setting comes from a file, the command
+line or Python; unknown keys are refused by name.
 """
 
 import dataclasses
+import functools
 import math
+import numbers
 import types
 import typing
 from dataclasses import dataclass, field
@@ -26,6 +29,17 @@ from binaryduo.ste import check_levels
 R = TypeVar("R")
 
 LARGEST = 2**53  # of a whole number: every one below it is exact wherever it goes
+
+
+def _check_types(place: str, values: Any) -> None:
+    """Refuse, by its dotted name, a value that is not of its annotated type or not among its choices."""
+    for name, kind in _hints(typing.cast(Any, type(values))).items():
+        object.__setattr__(values, name, _convert(getattr(values, name), kind, f"{place}.{name}"))
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _at_least(place: str, values: Any, **lowest: int) -> None:
@@ -53,6 +67,7 @@ class Data:
     validation: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_types("data", self)
         _at_least("data", self, pad=0, image_size=1, workers=0)
         if not 0 <= self.validation < 1:
             raise ArgumentError(f"data.validation must be a share from 0 to below 1, not {self.validation!r}")
@@ -75,6 +90,7 @@ class Model:
     start: Literal["fresh", "derived", "shifted"] = "fresh"
 
     def __post_init__(self) -> None:
+        _check_types("model", self)
         if isinstance(self.levels, int):
             check_levels(self.levels)
         if not 0 < self.width < 1e3:
@@ -86,12 +102,17 @@ class Stage:
     """One training: optimizer and schedule. With `minutes`, epochs are fitted to that time instead.
 
     `drops` are the 1-based epochs at whose beginning the rate is multiplied by `gamma` (schedule step).
-    "adam" decays weights through the gradient (L2), "adamw" directly. Biases and BN are not decayed.
+    "adam" and "sgd" (momentum 0.9) decay weights through the gradient (L2), "adamw" directly. Biases and BN are not
+    decayed.
+
+    >>> Stage(optimizer="lion")
+    Traceback (most recent call last):
+    binaryduo.errors.ArgumentError: stage.optimizer = 'lion' is not 'adamw' or 'adam' or 'sgd'
     """
 
     epochs: int = 10
     minutes: float | None = None
-    optimizer: Literal["adamw", "adam"] = "adamw"
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
     lr: float = 1e-3
     weight_decay: float = 0.0
     schedule: Literal["constant", "step", "cosine", "onecycle"] = "cosine"
@@ -100,10 +121,17 @@ class Stage:
     warmup: float = 0.0
     label_smoothing: float = 0.0
 
+    def __post_init__(self) -> None:
+        _check_types("stage", self)
+
 
 @dataclass(frozen=True)
 class Loop:
-    """How the run is carried out. "auto" settings are chosen by measuring, and the choice is kept."""
+    """How the run is carried out. "auto" settings are chosen by measuring, and the choice is kept.
+
+    `monitor` names what decides which network is the best: null is top1, or the loss where no accuracy is counted.
+    `direction` says whether more of it is better (max) or less (min); loss, top1 and top5 need none.
+    """
 
     batch: int = 256
     test_batch: int = 500
@@ -118,8 +146,11 @@ class Loop:
     decouple_from: Literal["last", "best"] = "last"
     sync_bn: bool = True
     tensorboard: bool = True
+    monitor: str | None = None
+    direction: Literal["max", "min"] | None = None
 
     def __post_init__(self) -> None:
+        _check_types("loop", self)
         _at_least("loop", self, batch=1, test_batch=1, seed=0, log_steps=1, checkpoint_steps=1, test_every=1)
 
 
@@ -173,19 +204,24 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
         return {str(name): _convert(item, arguments[1], f"{key}.{name}") for name, item in value.items()}
     elif dataclasses.is_dataclass(kind) and isinstance(value, dict):
         return from_dict(typing.cast(type[Any], kind), value, key)
-    elif kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
+    elif kind is float and (_is_number(value, numbers.Real) or isinstance(value, str)):
         try:  # YAML 1.1 reads 1e-3, without a point, as text
             number = float(value)
         except (ValueError, OverflowError):
             number = math.nan
         if math.isfinite(number):
             return number
-    elif kind is int and type(value) is int:
+    elif kind is int and _is_number(value, numbers.Integral):
         if abs(value) < LARGEST:
-            return value
+            return int(value)
     elif isinstance(kind, type) and type(value) is kind:
         return value
     raise ArgumentError(f"{key} = {_quoted(value)} is not {_describe(kind)}")
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    """Whether it is a number of that kind, Python's or NumPy's; true and false are none."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _quoted(value: Any) -> str:
@@ -203,7 +239,7 @@ def from_dict(kind: type[R], values: dict[str, Any], prefix: str = "") -> R:
     >>> from_dict(Stage, {"lr": "1e-3", "epochs": 3}).lr
     0.001
     """
-    hints = typing.get_type_hints(kind)
+    hints = _hints(typing.cast(Any, kind))
     dotted = {name: f"{prefix}.{name}" if prefix else name for name in values}
     for name in values:
         if name not in hints:
@@ -226,7 +262,19 @@ def to_yaml(recipe: Recipe) -> str:
 
 def from_yaml(path: "str | Path") -> Recipe:
     """Read a recipe file; keys that are left out have their defaults."""
-    return from_dict(Recipe, read_keys(path, "the recipe"))
+    values = read_keys(path, "the recipe")
+    refuse_own(values, Path(path))
+    return from_dict(Recipe, values)
+
+
+def refuse_own(recipe: dict[str, Any], path: Path) -> None:
+    """Refuse to build a network from the record of a user's own model."""
+    part = recipe.get("model")
+    if isinstance(part, dict) and "class" in part:
+        raise ArgumentError(
+            f"{path} is of a model of your own ({part['class']}), which only your code can build: build it in "
+            "Python, fill it with bd.training.load_weights(model, folder), and use bd.training.evaluate or bd.pack"
+        )
 
 
 def with_settings(recipe: Recipe, settings: list[str]) -> Recipe:

@@ -11,7 +11,7 @@ from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.identity import check_network
-from binaryduo.training.recipe import Recipe, from_yaml
+from binaryduo.training.recipe import Recipe, from_yaml, refuse_own
 from binaryduo.transform.decoupling import decouple
 
 
@@ -41,6 +41,10 @@ def load_run(folder: "str | Path", which: str = "last") -> tuple[nn.Module, Reci
     )
     if kept is None:
         raise CheckpointError(f"{stage} holds no checkpoint yet")
+    if (
+        kept.run is not None and kept.run.get("verb") == "fit"
+    ):  # of an earlier version, which recorded a network
+        refuse_own({"model": {"class": "trained by fit"}}, stage)
     if kept.run is not None:
         check_network(kept.run, recipe, kept.path)
     checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))

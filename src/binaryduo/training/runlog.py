@@ -1,6 +1,7 @@
 """The folder of a run: its recipe, where it ran, what it measured. One process writes it at a time.
 
-recipe.yaml        every setting, resolved
+recipe.yaml        every setting, resolved; of a user's own model, what is known of it
+model.json         of a user's own model: its class, the shape of an example, its cost
 environment.json   versions, machine, git state, seed, command: one entry for each start
 changes.json       settings that were changed on purpose while the run was under way, where there are any
 metrics.jsonl      one line for each measurement
@@ -21,14 +22,17 @@ from types import TracebackType
 from typing import Any
 
 import torch
+import yaml
 
 import binaryduo
 from binaryduo._common.files import write_synced
 from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes
 from binaryduo._common.locks import Lock
 from binaryduo._common.progress import say
+from binaryduo._common.yaml_files import read_keys
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training.identity import Settings, Verb, decisive, differences, settings_of
+from binaryduo.training.own import own_settings
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
 from binaryduo.training.records import append_entry, earlier_settings, record_changes
 
@@ -168,6 +172,22 @@ class RunFolder:
             write_synced(kept, to_yaml(recipe).encode())
         append_entry(self.path / "environment.json", environment(recipe.loop.seed))
         return earlier_settings(self.path, now)
+
+    def describe_own(self, recipe: dict[str, Any], seed: int) -> None:
+        """The same for a user's own model: `recipe` holds what is known, as `own_recipe` gives it."""
+        if not self.writes:
+            return
+        kept = self.path / "recipe.yaml"
+        if kept.exists() and self.resume:
+            before, now = own_settings(read_keys(kept, "the recipe")), own_settings(recipe)
+            for key in [key for key in now if key in before and before[key] != now[key]]:
+                raise ArgumentError(
+                    f"{kept} is another recipe ({key} is {before[key]!r} there and {now[key]!r} here): a run is "
+                    "resumed with the settings it began with"
+                )
+            self._check_not_lost()
+        write_synced(kept, yaml.safe_dump(recipe, sort_keys=False).encode())
+        append_entry(self.path / "environment.json", environment(seed))
 
     def _check_not_lost(self) -> None:
         """Refuse to begin again, without a word, a stage whose checkpoints are gone."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training.checkpoint import Checkpoint
-from binaryduo.training.evaluation import Counts
+from binaryduo.training.counts import Counts
 from binaryduo.training.measured import Measured
 from binaryduo.training.recipe import from_dict
 
@@ -48,6 +48,6 @@ class RunState:
         for tested in (state.best, state.last):
             numbers = {} if tested is None else tested
             wrong = [key for key, value in numbers.items() if type(value) not in (int, float)]
-            if wrong or (tested is not None and not {"epoch", "step", "top1"} <= set(tested)):
+            if wrong or (tested is not None and not {"epoch", "step", "loss"} <= set(tested)):
                 raise CheckpointError(f"the checkpoint {found.path} has a test that lacks a number")
         return state

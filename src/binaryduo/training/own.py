@@ -1,0 +1,93 @@
+"""The record of a run of a user's own model: what is known of it, and nothing that is not.
+
+recipe.yaml   the model's class, the task, the stages and the loop as they were; no data set, no network of ours
+model.json    beside the checkpoints: class, shape of one example, parameters, and the model's own cost, layer by layer
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from binaryduo.data import LoaderSplit, Split
+from binaryduo.errors import ArgumentError
+from binaryduo.training.batches import mapped
+from binaryduo.training.identity import FREE, Settings
+from binaryduo.training.recipe import Loop, Stage, to_dict
+from binaryduo.training.task import Task, name_of
+from binaryduo.transform.costing import cost
+
+MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
+
+
+def own_recipe(
+    verb: str,
+    model: nn.Module,
+    task: Task,
+    optimizer: MakeOptimizer | None,
+    stages: dict[str, Stage],
+    loop: Loop,
+    train: Split,
+    test: Split | None,
+) -> dict[str, Any]:
+    """What recipe.yaml says: settings that had no effect are left out."""
+    unused = set() if task.loss is None else {"label_smoothing"}
+    if optimizer is not None:
+        unused |= {"optimizer", "lr", "weight_decay"}
+    for stage in stages.values():
+        if task.loss is not None and stage.label_smoothing:
+            raise ArgumentError(
+                "label_smoothing belongs to the cross-entropy: with loss= smooth the labels in your own loss"
+            )
+    found: dict[str, Any] = {"name": verb, "model": {"class": type(model).__qualname__}}
+    found["task"] = {**task.record(), "optimizer": None if optimizer is None else name_of(optimizer)}
+    for name, stage in stages.items():
+        without = unused if stage.minutes is None else unused | {"epochs"}
+        found[name] = {key: value for key, value in to_dict(stage).items() if key not in without}
+    absent = {"batch"} if isinstance(train, LoaderSplit) else set()
+    absent |= {"test_batch"} if test is None or isinstance(test, LoaderSplit) else set()
+    absent |= {"monitor", "direction"} | (set() if verb == "duo" else {"decouple_from"})
+    found["loop"] = {key: value for key, value in to_dict(loop).items() if key not in absent}
+    return found
+
+
+def own_settings(recipe: dict[str, Any]) -> Settings:
+    """The settings that decide such a run, by their dotted names.
+
+    >>> own_settings({"name": "fit", "model": {"class": "Net"}, "loop": {"seed": 0, "tensorboard": True}})
+    {'model.class': 'Net', 'loop.seed': 0}
+    """
+    return {
+        f"{part}.{key}": value
+        for part, values in recipe.items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if f"{part}.{key}" not in FREE
+    }
+
+
+def describe_model(model: nn.Module, inputs: Any) -> dict[str, Any]:
+    """What model.json says; the cost is left out, with the reason, where it cannot be computed.
+
+    >>> found = describe_model(nn.Linear(4, 2), torch.zeros(8, 4))
+    >>> found["class"], found["input"], found["cost"]["macs"]
+    ('Linear', [4], 8)
+    """
+    kind = type(model)
+    found: dict[str, Any] = {
+        "class": kind.__qualname__,
+        "module": kind.__module__,
+        "input": mapped(inputs, lambda tensor: list(tensor.shape[1:])),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+    try:
+        with torch.random.fork_rng(devices=[]):
+            counted = cost(model, mapped(inputs, lambda tensor: tensor[:1]))
+    except Exception as error:  # whatever a user's forward() raises: the training goes on without
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return {**found, "cost_unknown": reason}
+    names = ("param_bits", "ops", "macs", "binary_macs")
+    totals = {name: getattr(counted, name) for name in names}
+    return {**found, "cost": {**totals, "layers": [asdict(layer) for layer in counted.layers]}}
