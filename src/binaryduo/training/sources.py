@@ -95,7 +95,7 @@ def open_source(
         raise ArgumentError(f"{path} says itself which network it is of: leave out {names}")
     if path.is_file():
         return _from_checkpoint(checkpoint.read(header))
-    for found in sorted((path / "checkpoints").glob("step-*.json"))[-1:]:
+    for found in sorted(path.rglob("step-*.json"))[-1:]:
         _refuse_own_model(read_json(found, "the checkpoint", CheckpointError, finite=False), found)
     model, recipe, data, kept = load_run(path, which)
     stage = kept.parent.parent
@@ -172,10 +172,11 @@ def _from_checkpoint(kept: checkpoint.Checkpoint) -> Source:
 def _refuse_own_model(header: Any, path: Path) -> None:
     """A network that was defined in Python cannot be built by its name."""
     run = header.get("run") if isinstance(header, dict) else None
-    if isinstance(run, dict) and run.get("verb") == "fit":
+    settings = run.get("settings") if isinstance(run, dict) else None
+    own = isinstance(settings, dict) and "model.class" in settings
+    if own or (isinstance(run, dict) and run.get("verb") == "fit"):
         raise CheckpointError(
-            f"{path} is of a model of your own, trained by bd.training.fit: load it in Python, where the model is "
-            "defined"
+            f"{path} is of a model of your own: load it in Python, where the model is defined"
         )
 
 
@@ -186,8 +187,11 @@ def _recorded(run: dict[str, Any], beside: Recipe | None, path: Path) -> Recipe:
         raise CheckpointError(f"the checkpoint {path} does not say which run it belongs to")
     values: dict[str, Any] = {}
     for key, value in settings.items():
-        section, _, name = str(key).partition(".")
-        values.setdefault(section, {})[name] = value
+        section, dot, name = str(key).partition(".")
+        if not dot:
+            values[section] = value
+        elif isinstance(values.setdefault(section, {}), dict):
+            values[section][name] = value
     values.pop("finetune", None)  # how a network was trained is not asked here
     try:
         recipe = from_dict(Recipe, values)
