@@ -118,6 +118,7 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
     axis.set_yticks(range(len(ordered)), [name_of(row) for row in ordered], fontsize=8.5)
     axis.set_xlabel("accuracy on 5,000 held-out images after the last epoch (%), seed 0")
     axis.margins(x=0.12)
+    axis.set_ylim(-0.6, len(ordered) - 0.4)
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
     return {"choices.png": figure}
