@@ -28,6 +28,17 @@ from binaryduo.errors import ArgumentError, unknown_name
 # (x, slope) -> tensor of x's shape
 Shape = Callable[[Tensor, float], Tensor]
 
+__all__ = [
+    "STE",
+    "cumulative_difference",
+    "derivative",
+    "function",
+    "get",
+    "names",
+    "register",
+    "thresholds",
+]
+
 
 @dataclass(frozen=True)
 class STE:

@@ -1,6 +1,6 @@
 """Which tensors of a decoupled network carry copies, and which of them carry the shift.
 
-The plan is made backwards from the activations, so that as few modules as possible must be inserted. It need
+The choice is made backwards from the activations, so that as few modules as possible must be inserted. It need
 not be perfect: whoever carries it out converts wherever a tensor is not as its consumer needs it.
 """
 
@@ -21,7 +21,7 @@ def copies_of(module: nn.Module) -> int:
     return 1 if levels is None else levels - 1
 
 
-class Planner:
+class Carriers:
     """Which tensors carry how many copies and how many times the shift: `carried[node] = (copies, times)`."""
 
     def __init__(self, analysis: Analysis, topology: Topology) -> None:

@@ -2,7 +2,7 @@
 
 Every activation with L levels becomes L - 1 binary ones. Three steps:
 
-1. `Planner` walks the graph backwards from the activations and decides which tensors carry copies, and which
+1. `Carriers` walks the graph backwards from the activations and decides which tensors carry copies, and which
    of them carry the shift, so that as few modules as possible must be inserted. A residual stream carries its
    copies along; where a stream that carries the shift is added, the other side adds none.
 2. `_Rewriter` widens layers, replaces BNs, and wherever a tensor is in another state than its consumer needs,
@@ -35,7 +35,7 @@ from binaryduo.graph.size_reads import consumers, origins, size_readers
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
 from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_norm, shift_vector
 from binaryduo.nn.padding import PadChannels
-from binaryduo.transform.carrying import TOPOLOGIES, Planner, Topology, copies_of
+from binaryduo.transform.carrying import TOPOLOGIES, Carriers, Topology, copies_of
 from binaryduo.transform.equality import (
     Decoupling,
     compare,
@@ -129,7 +129,7 @@ def _tell_levels(result: nn.Module, strict: bool) -> None:
 
 
 def _transform(analysis: Analysis, topology: Topology, rewrite: bool) -> tuple[nn.Module, dict[str, str]]:
-    return _Rewriter(analysis, Planner(analysis, topology), topology, rewrite).run()
+    return _Rewriter(analysis, Carriers(analysis, topology), topology, rewrite).run()
 
 
 def _difference_float64(
@@ -166,10 +166,15 @@ class NotBinaryError(GraphError):
 
 
 class _Rewriter:
-    """Carries a plan out on the analysis' own copy of the model."""
+    """Carries the choice of carriers out on the analysis' own copy of the model."""
 
-    def __init__(self, analysis: Analysis, plan: Planner, topology: Topology, rewrite: bool) -> None:
-        self.analysis, self.plan, self.quad, self.rewrite = analysis, plan, topology == "quad", rewrite
+    def __init__(self, analysis: Analysis, carriers: Carriers, topology: Topology, rewrite: bool) -> None:
+        self.analysis, self.carriers, self.quad, self.rewrite = (
+            analysis,
+            carriers,
+            topology == "quad",
+            rewrite,
+        )
         self.model = analysis.model
         self.states: dict[fx.Node, State] = {}
         self.inserts: dict[tuple[fx.Node, fx.Node], list[nn.Module]] = {}  # (producer, consumer) -> modules
@@ -207,7 +212,7 @@ class _Rewriter:
         kind = info.kind
         if kind is Kind.LAYER:
             return self._layer(node, sources[0], size)
-        if kind is Kind.NORM and node in self.plan.carried:
+        if kind is Kind.NORM and node in self.carriers.carried:
             return self._norm(node, sources[0], size)
         if kind is Kind.QUANT:
             copies = copies_of(self.analysis.module(node))
@@ -222,7 +227,7 @@ class _Rewriter:
             return self._cat(node)
         if kind in (Kind.SELECT, Kind.PAD) and self.states[sources[0]].shift is None:
             return self._choose(node, kind, sources[0])
-        if node in self.plan.carried and kind in (Kind.ADD, Kind.ELEMENTWISE):
+        if node in self.carriers.carried and kind in (Kind.ADD, Kind.ELEMENTWISE):
             return self._carry(node, kind, sources, size)
         for source in sources:
             self._need(node, source, plain(self._coupled_size(source)))
@@ -240,7 +245,7 @@ class _Rewriter:
             keeps = exact or not self.analysis.info[node].call.operation.extreme
         else:
             keeps = kind is not Kind.WEIGHTED
-        wanted = state.shift is None or node in self.plan.carried
+        wanted = state.shift is None or node in self.carriers.carried
         if not (keeps and wanted):
             state = self._need(node, source, plain(self._coupled_size(source)))
         before = self._coupled_size(source)
@@ -282,7 +287,7 @@ class _Rewriter:
                 self._need(reader, node, plain(self._coupled_size(node)))
 
     def _carry(self, node: fx.Node, kind: Kind, sources: list[fx.Node], size: int) -> State:
-        copies, times = self.plan.carried[node]
+        copies, times = self.carriers.carried[node]
         if kind is Kind.ELEMENTWISE:
             return self._need(node, sources[0], State(((size, copies),), 0))
         total = 0 if times is None else times
@@ -291,7 +296,7 @@ class _Rewriter:
         shifts = [
             s.shift if (s := self.states[n]).parts == parts and s.shift is not None else 0 for n in sources
         ]
-        bearer = self.plan.bearer(sources)
+        bearer = self.carriers.bearer(sources)
         at = next(i for i, n in enumerate(sources) if n is bearer)
         rest = next((i for i in range(len(sources)) if i != at), at)
         if len(sources) == 1:  # x + x
@@ -334,7 +339,7 @@ class _Rewriter:
     # -- modules that change
 
     def _norm(self, node: fx.Node, source: fx.Node, size: int) -> State:
-        copies, times = self.plan.carried[node]
+        copies, times = self.carriers.carried[node]
         times = 0 if times is None else times
         norm = self.analysis.module(node)
         assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
@@ -361,9 +366,9 @@ class _Rewriter:
                 self.inserts[source, node] = modules
         if not state.plain:
             widen_input(layer, state, groups)
-        if node not in self.plan.carried:
+        if node not in self.carriers.carried:
             return plain(size)
-        copies, times = self.plan.carried[node]
+        copies, times = self.carriers.carried[node]
         times = 0 if times is None else times
         if self.quad and groups == 1 and self.analysis.info[node].segments[0].spread:
             widen_output(layer, copies, times)
