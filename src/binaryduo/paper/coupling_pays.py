@@ -48,7 +48,8 @@ NAMES = {
 
 def unit(way: str, epochs: int, seed: int, **settings: object) -> Unit:
     """A run of the study, with the settings chosen for its way."""
-    duo = {"finetune_lr": FINETUNE_LR, "share": SHARE, "anneals": ANNEALS} if way == "duo" else {}
+    anneals = 2 if "schedule" in settings else ANNEALS  # the paper anneals each stage by itself
+    duo = {"finetune_lr": FINETUNE_LR, "share": SHARE, "anneals": anneals} if way == "duo" else {}
     return w.unit(way, epochs, seed, LR, **duo, **settings)
 
 
