@@ -24,7 +24,7 @@ from binaryduo.data import DataSet
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
-from binaryduo.training.recipe import Recipe, from_dict, from_yaml
+from binaryduo.training.recipe import Recipe, from_dict, from_yaml, refuse_own
 from binaryduo.training.restore import load_run
 
 MODEL = "model/"  # how a checkpoint marks the network's tensors, beside those of the optimizer
@@ -96,7 +96,7 @@ def open_source(
     if path.is_file():
         return _from_checkpoint(checkpoint.read(header))
     for found in sorted(path.rglob("step-*.json"))[-1:]:
-        _refuse_own_model(read_json(found, "the checkpoint", CheckpointError, finite=False), found)
+        _refuse_own_model(read_json(found, "the checkpoint", CheckpointError, finite=False), path)
     model, recipe, data, kept = load_run(path, which)
     stage = kept.parent.parent
     return _source(model, kept, recipe, data, None if (stage / "recipe.yaml").exists() else stage.name)
@@ -173,11 +173,9 @@ def _refuse_own_model(header: Any, path: Path) -> None:
     """A network that was defined in Python cannot be built by its name."""
     run = header.get("run") if isinstance(header, dict) else None
     settings = run.get("settings") if isinstance(run, dict) else None
-    own = isinstance(settings, dict) and "model.class" in settings
-    if own or (isinstance(run, dict) and run.get("verb") == "fit"):
-        raise CheckpointError(
-            f"{path} is of a model of your own: load it in Python, where the model is defined"
-        )
+    own = settings.get("model.class") if isinstance(settings, dict) else None
+    if own is not None or (isinstance(run, dict) and run.get("verb") == "fit"):
+        refuse_own({"model": {"class": "trained by fit" if own is None else own}}, path)
 
 
 def _recorded(run: dict[str, Any], beside: Recipe | None, path: Path) -> Recipe:
