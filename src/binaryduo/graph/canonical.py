@@ -13,13 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from binaryduo.graph.channel_moves import apply
+from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.table import recognise
 from binaryduo.graph.tracing import functionalise, out_of_place, run_shapes
 from binaryduo.nn.copies import SelectChannels
 
 Shapes = dict[fx.Node, Any]
 
-_CUTS = (torch.chunk, torch.split, "chunk", "split", torch.unbind, "unbind")
+_CUTS = (torch.chunk, torch.split, "chunk", "split")
 _MOVES = ("view", "flatten", "permute", "transpose", "identity")
 
 
@@ -45,7 +47,7 @@ def canonicalise(graph: fx.Graph, model: nn.Module, inputs: tuple[Tensor, ...]) 
         elif node.target is operator.getitem and isinstance(node.args[1], tuple):
             _write_out(node, numbers)
             changed = _divide(graph, node, shapes)
-        elif node.op != "output" and shapes.get(node) and _moves(node, model, shapes):
+        elif _moves(node, model, shapes) in ("view", "flatten"):
             changed = _order(graph, model, node, shapes, numbers)
         if changed:
             replaced.append(node)
@@ -92,8 +94,6 @@ def _slice(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
     assert isinstance(whole, fx.Node)
     given = dict(zip(("input", "size", "dim"), whole.args, strict=False)) | whole.kwargs
     source, dim = given["input"], given.get("dim", 0)
-    if whole.target in (torch.unbind, "unbind"):
-        return False
     if not isinstance(source, fx.Node) or not isinstance(dim, int) or not isinstance(number, int):
         return False
     shape = shapes[source]
@@ -127,8 +127,7 @@ def _write_out(node: fx.Node, numbers: dict[fx.Node, Any]) -> None:
     parts: list[Any] = list(index)  # type: ignore[arg-type]
     if len(parts) < 2 or parts[0] != slice(None) or not isinstance(parts[1], slice):
         return
-    found: list[fx.Node] = []
-    fx.node.map_arg(parts[1], lambda n: found.append(n))
+    found = nodes_in(parts[1])
     if not found or any(n not in numbers or _counts_images(n) for n in found):
         return
     parts[1] = fx.node.map_arg(parts[1], lambda n: numbers[n])
@@ -158,11 +157,12 @@ def _divide(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
     return True
 
 
-def _moves(node: fx.Node, model: nn.Module, shapes: Shapes) -> bool:
-    """Whether a node is one of those that a channel shuffle is written with."""
-    if node.op not in ("call_function", "call_method"):
-        return False
-    return recognise(node, model, shapes).operation.name in _MOVES
+def _moves(node: fx.Node, model: nn.Module, shapes: Shapes) -> str | None:
+    """Which of the operations a node is that a channel shuffle is written with, if any."""
+    if node.op not in ("call_function", "call_method") or not shapes.get(node):
+        return None
+    name = recognise(node, model, shapes).operation.name
+    return name if name in _MOVES else None
 
 
 def _order(
@@ -170,7 +170,7 @@ def _order(
 ) -> bool:
     """Put a list of channels in the place of moves that only change their order, as a channel shuffle does."""
     shape, chain = shapes[node], [node]
-    if len(shape) < 2 or recognise(node, model, shapes).operation.name not in ("view", "flatten"):
+    if len(shape) < 2:
         return False
     source = chain[0].args[0] if chain[0].args else None
     while isinstance(source, fx.Node) and shapes[source] != shape and _moves(source, model, shapes):
@@ -179,7 +179,9 @@ def _order(
     if not isinstance(source, fx.Node) or shapes[source] != shape or len(chain) < 2:
         return False
     channels = torch.arange(shape[1], dtype=torch.int32).view(1, -1, *[1] * (len(shape) - 2)).expand(shape)
-    lines = _follow(list(reversed(chain)), channels, numbers).movedim(1, 0).flatten(1)
+    for move in reversed(chain):
+        channels = apply(move, channels, numbers)
+    lines = channels.movedim(1, 0).flatten(1)
     order = lines[:, :1]
     if not bool((lines == order).all()):
         return False
@@ -187,16 +189,3 @@ def _order(
         name = add_module(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
         put(graph.call_module(name, (source,)), node, shapes)
     return True
-
-
-def _follow(chain: list[fx.Node], value: Tensor, numbers: dict[fx.Node, Any]) -> Tensor:
-    """A tensor through a chain of moves; sizes that forward() computes are those of the example."""
-    for node in chain:
-        rest, more = fx.node.map_arg((node.args[1:], dict(node.kwargs)), lambda n: numbers[n])
-        if node.op == "call_method":
-            name = "reshape" if node.target == "view" else str(node.target)
-            value = getattr(value, name)(*rest, **more)
-        else:
-            assert callable(node.target)
-            value = node.target(value, *rest, **more)
-    return value

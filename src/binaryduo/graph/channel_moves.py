@@ -6,10 +6,11 @@ stands where. So every way of writing a selection is understood by one rule.
 
 import copy
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx
 
 from binaryduo.graph.operations import Call, Kind
 
@@ -29,18 +30,26 @@ def move_kind(call: Call) -> Kind:
     return Kind.SELECT if _pixels_stay(call) else Kind.OTHER
 
 
+def index_parts(index: Any, ndim: int) -> list[Any]:
+    """x[index] with a part for each dimension: dots and what is left out are whole slices.
+
+    >>> index_parts((Ellipsis, 0), 3)
+    [slice(None, None, None), slice(None, None, None), 0]
+    """
+    parts = list(index) if isinstance(index, tuple) else [index]
+    missing = [slice(None)] * (ndim - sum(part is not None and part is not Ellipsis for part in parts))
+    at = next((at for at, part in enumerate(parts) if part is Ellipsis), None)
+    return [*parts, *missing] if at is None else [*parts[:at], *missing, *parts[at + 1 :]]
+
+
 def _keeps_first_two(index: Any, ndim: int) -> bool:
     """Whether x[index] takes images and channels as they are: x[:, :, 0] or x[..., 0].
 
     >>> _keeps_first_two((Ellipsis, 0), 4), _keeps_first_two((slice(None), 0), 4)
     (True, False)
     """
-    full, parts = slice(None), list(index) if isinstance(index, tuple) else [index]
-    dots = [at for at, part in enumerate(parts) if part is Ellipsis]
-    if dots:
-        missing = ndim - sum(part is not None for part in parts) + 1
-        parts[dots[0] : dots[0] + 1] = [full] * missing
-    return len(parts) > 2 and all(isinstance(part, slice) and part == full for part in parts[:2])
+    parts = index_parts(index, ndim)
+    return len(parts) > 2 and all(isinstance(part, slice) and part == slice(None) for part in parts[:2])
 
 
 def selected_channels(call: Call) -> list[int]:
@@ -79,18 +88,18 @@ def _pixels_stay(call: Call) -> bool:
 
 
 def run(call: Call, value: Tensor) -> Tensor:
-    """The operation on another tensor."""
-    node = call.node
-    if call.module is not None:
-        found: Tensor = _on_cpu(call.module)(value)
-        return found
-    rest: Any = node.args[1:]
+    """The operation on another tensor, on the CPU wherever the model is."""
+    if call.module is None:
+        return apply(call.node, value, {})
+    found: Tensor = copy.deepcopy(call.module).cpu()(value)
+    return found
+
+
+def apply(node: fx.Node, value: Tensor, numbers: Mapping[fx.Node, Any]) -> Tensor:
+    """The function or method of a node on another tensor; `numbers` are what forward() computes of its arguments."""
+    rest, more = fx.node.map_arg((node.args[1:], dict(node.kwargs)), lambda n: numbers[n])
     if node.op == "call_method":
-        return getattr(value, str(node.target))(*rest, **node.kwargs)  # type: ignore[no-any-return]
+        name = "reshape" if node.target == "view" else str(node.target)  # of a tensor that is expanded
+        return getattr(value, name)(*rest, **more)  # type: ignore[no-any-return]
     assert callable(node.target)
-    return node.target(value, *rest, **node.kwargs)  # type: ignore[no-any-return]
-
-
-def _on_cpu(module: nn.Module) -> nn.Module:
-    """A module without parameters whose tensors are looked at on the CPU, wherever the model is."""
-    return copy.deepcopy(module).cpu()
+    return node.target(value, *rest, **more)  # type: ignore[no-any-return]

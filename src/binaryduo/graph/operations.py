@@ -7,6 +7,7 @@ channels and levels, and how it is packed. `Call` is one use of it in a graph: i
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 from torch import fx, nn
@@ -49,8 +50,9 @@ class Operation:
 
     `arguments` names what comes after the tensor, in the order of the function and with its defaults; a module has
     attributes of the same names. `kind` may depend on the call. `average` says that values between the levels come out,
-    `extreme` that the largest or smallest of several values does. `lower` is the method of `packing.lowering.Lowering`
-    that makes it part of a packed program, None where it cannot be packed.
+    `extreme` that the largest or smallest of several values does. `several` says that it may read more than one tensor.
+    `lower` is the rule of `packing.layers` or `packing.moves` that makes it part of a packed program; None where it
+    cannot be packed.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Operation:
     accepts: Callable[[Any], bool] = lambda module: True
     average: "bool | Callable[[Call], bool]" = False
     extreme: bool = False
+    several: bool = False
     lower: str | None = None
     read: Callable[[Any], dict[str, Any]] | None = None  # a module's arguments, where they have other names
 
@@ -78,9 +81,9 @@ class Call:
     shapes: tuple[Shape, ...] = ()  # of the sources
     shape: Shape = ()
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
-        """What it means for channels, with these arguments."""
+        """What it means for channels, with these arguments; found once, since moves are found by trying them."""
         kind = self.operation.kind
         return kind if isinstance(kind, Kind) else kind(self)
 
@@ -110,20 +113,17 @@ class Call:
 
     def literal(self, *names: str) -> bool:
         """Whether these arguments are written as numbers and not computed in forward()."""
-        return all(next(_nodes_in(self.arguments[name]), None) is None for name in names)
+        return not any(nodes_in(self.arguments[name]) for name in names)
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
 
-def _nodes_in(value: Any) -> Any:
-    if isinstance(value, fx.Node):
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _nodes_in(item)
-    elif isinstance(value, slice):
-        yield from _nodes_in((value.start, value.stop, value.step))
+def nodes_in(value: Any) -> list[fx.Node]:
+    """The nodes of a graph in nested arguments, in order; slices included."""
+    found: list[fx.Node] = []
+    fx.node.map_arg(value, lambda node: found.append(node))
+    return found
 
 
 def bind(operation: Operation, node: fx.Node, module: nn.Module | None) -> dict[str, Any]:

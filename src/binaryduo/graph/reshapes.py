@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from binaryduo.graph.channel_moves import move_kind
 from binaryduo.graph.operations import Call
 
 
@@ -63,7 +64,7 @@ def channel_dim_after_pool(call: Call, dim: int) -> int | None:
         return dim if call["keepdim"] is True else dim - sum(d < dim for d in dims)
     wanted = spatial_dims(call)  # a pool takes a tensor with one dimension less for a single image
     fits = ndim >= 3 and (wanted is None or ndim == wanted + 2)
-    moves = call.operation.name in ("slice", "roll", "flip", "index_select", "narrow")
+    moves = call.operation.kind is move_kind
     return 1 if dim == 1 and (fits or moves) else None
 
 

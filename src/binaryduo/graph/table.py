@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from binaryduo import nn as bnn
 from binaryduo.errors import GraphError
 from binaryduo.graph.channel_moves import move_kind
-from binaryduo.graph.operations import REQUIRED, Call, Kind, Operation, bind
+from binaryduo.graph.operations import REQUIRED, Call, Kind, Operation, bind, nodes_in
 from binaryduo.nn.copies import (
     AverageCopies,
     CopiedBatchNorm1d,
@@ -98,7 +98,9 @@ def _curve(name: str, *modules: type[nn.Module], function: bool = True) -> Opera
 def _join(name: str, *functions: Any, lower: str | None = None) -> Operation:
     """Two tensors, or a tensor and a number."""
     methods = (name,) if hasattr(torch.Tensor, name) else ()
-    return Operation(name, _join_kind, {"other": REQUIRED, "alpha": 1}, functions, methods, lower=lower)
+    return Operation(
+        name, _join_kind, {"other": REQUIRED, "alpha": 1}, functions, methods, several=True, lower=lower
+    )
 
 
 def _move(name: str, arguments: dict[str, Any], *functions: Any, **more: Any) -> Operation:
@@ -116,6 +118,16 @@ TABLE: tuple[Operation, ...] = (
     # what `decouple` inserts
     Operation("average_copies", Kind.OTHER, modules=(AverageCopies,), lower="average_copies"),
     Operation("replicate_copies", Kind.OTHER, modules=(ReplicateCopies,), lower="replicate"),
+    # layers whose weights are given to them: counted, not followed
+    Operation("conv_function", Kind.OTHER, functions=(F.conv1d, F.conv2d, F.conv3d), several=True),
+    Operation("linear_function", Kind.OTHER, functions=(F.linear,), several=True),
+    Operation(
+        "product",
+        Kind.OTHER,
+        functions=(torch.matmul, torch.bmm, torch.einsum, operator.matmul, F.scaled_dot_product_attention),
+        methods=("matmul", "bmm"),
+        several=True,
+    ),
     # pools
     Operation(
         "max_pool",
@@ -222,7 +234,14 @@ TABLE: tuple[Operation, ...] = (
         ("transpose", "swapaxes"),
     ),
     # channels
-    Operation("cat", Kind.CAT, {"dim": 0}, (torch.cat, torch.concat, torch.concatenate), lower="concatenate"),
+    Operation(
+        "cat",
+        Kind.CAT,
+        {"dim": 0},
+        (torch.cat, torch.concat, torch.concatenate),
+        several=True,
+        lower="concatenate",
+    ),
     Operation("pad_channels", Kind.PAD, {"channels": REQUIRED}, modules=(PadChannels,), lower="pad_channels"),
     Operation(
         "pad",
@@ -334,14 +353,10 @@ def recognise(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ca
             f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose "
             f"levels can be changed"
         )
-    sources: list[fx.Node] = []
-    fx.node.map_arg(
-        (node.args, node.kwargs), lambda n: sources.append(n) if shapes.get(n) is not None else None
-    )
+    sources = [n for n in nodes_in((node.args, node.kwargs)) if shapes.get(n) is not None]
     module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
     row = _find(node, module)
-    several = row.kind is _join_kind or row.kind is Kind.CAT
-    if () in (shape, *(shapes[s] for s in sources)) or not sources or (len(sources) > 1 and not several):
+    if () in (shape, *(shapes[s] for s in sources)) or not sources or (len(sources) > 1 and not row.several):
         row = UNKNOWN
     arguments = row.read(module) if module is not None and row.read is not None else bind(row, node, module)
     return Call(node, row, tuple(sources), arguments, module, tuple(shapes[s] for s in sources), shape)

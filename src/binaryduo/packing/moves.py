@@ -11,7 +11,7 @@ import numpy as np
 from torch import fx
 
 from binaryduo.engine.program import Code, Op, Storage
-from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.channel_moves import index_parts, selected_channels
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.reshapes import reduced_dims
 from binaryduo.nn.copies import AverageCopies
@@ -154,19 +154,10 @@ def select(b: Builder, call: Call, value: Value) -> Value:
 
 def _pixel_strides(b: Builder, call: Call) -> tuple[int, ...]:
     """The steps of a slice over the pixels, if it takes every k-th of all rows and columns."""
-    rank, index = len(call.shapes[0]), call["index"]
-    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
-    if Ellipsis in parts:
-        at = parts.index(Ellipsis)
-        parts[at : at + 1] = [slice(None)] * (rank - len(parts) + 1)
-    parts += [slice(None)] * (rank - len(parts))
-    pixels = [
-        p.indices(n) if isinstance(p, slice) else None
-        for p, n in zip(parts[2:], call.shapes[0][2:], strict=False)
-    ]
-    whole = [
-        p is not None and (p[0], p[1]) == (0, n) for p, n in zip(pixels, call.shapes[0][2:], strict=False)
-    ]
+    rank, sizes = len(call.shapes[0]), call.shapes[0][2:]
+    parts = index_parts(call["index"], rank)
+    pixels = [p.indices(n) if isinstance(p, slice) else None for p, n in zip(parts[2:], sizes, strict=False)]
+    whole = [p is not None and (p[0], p[1]) == (0, n) for p, n in zip(pixels, sizes, strict=False)]
     if len(parts) != rank or not all(whole):
         raise b.refuse(
             call.node, "channels, or every k-th pixel of all channels, can be sliced, but no other parts"

@@ -6,29 +6,15 @@ multiply-accumulate is binary where weight and activation are both one bit.
 """
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
-from torch.nn import functional as F
 
 from binaryduo import nn as bnn
 from binaryduo.graph.analysis import Analysis, analyse
 from binaryduo.graph.operations import Kind
 from binaryduo.graph.tracing import unwrap
-
-_FUNCTIONAL = (F.conv1d, F.conv2d, F.conv3d, F.linear)
-_PRODUCTS = (
-    torch.matmul,
-    torch.bmm,
-    torch.einsum,
-    operator.matmul,
-    "matmul",
-    "bmm",
-    F.scaled_dot_product_attention,
-)
 
 
 @dataclass(frozen=True)
@@ -172,14 +158,14 @@ def _operations(analysis: Analysis) -> tuple[dict[str, int], set[str], list[str]
     )
     for node in analysis.of_kind(Kind.LAYER, Kind.OTHER):
         call = analysis.info[node].call
-        if node.target in _FUNCTIONAL and len(call.sources) > 1:
+        if call.operation.name in ("conv_function", "linear_function"):
             weight, out = call.shapes[1], call.shape
-            dim = len(out) - 1 if node.target is F.linear else 1
+            dim = len(out) - 1 if call.operation.name == "linear_function" else 1
             places = math.prod(n for d, n in enumerate(out) if d != dim) // max(images, 1)
             macs[node.name] = math.prod(weight) * places
             continue
         if node.op != "call_module":
-            if node.target in _PRODUCTS:
+            if call.operation.name == "product":
                 uncounted.append(call.written)
             continue
         module, name = analysis.module(node), analysis.names[analysis.module(node)]
