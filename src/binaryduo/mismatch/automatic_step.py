@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from binaryduo.mismatch.evaluators import Evaluator, Loss
+from binaryduo.mismatch.evaluators import Evaluator, Samples
 from binaryduo.mismatch.perturbation import Coordinate
 
 SHARES = (0.03, 0.1, 0.3, 1.0)  # of the weights' root mean square
@@ -19,15 +19,7 @@ TRIED = 8  # weights that the choice is made on
 
 
 def choose_step(
-    evaluator: Evaluator,
-    name: str,
-    weight: Tensor,
-    at: Sequence[Coordinate],
-    inputs: Tensor,
-    targets: Tensor,
-    clean: Tensor,
-    loss: Loss,
-    batch_size: int,
+    evaluator: Evaluator, name: str, weight: Tensor, at: Sequence[Coordinate], samples: Samples
 ) -> float:
     """The smallest share of the weights' size whose steps are noticed often enough; the largest where none is.
 
@@ -37,18 +29,9 @@ def choose_step(
     if evaluator.method != "suffix":
         return 0.1 * size
     few = list(at[:: max(1, len(at) // TRIED)][:TRIED])
-    samples = slice(0, min(len(inputs), 2 * batch_size))
+    part = samples.first(2 * samples.batch_size)
     for share in SHARES:
-        _, evaluated = evaluator.losses(
-            name,
-            few,
-            [share * size] * len(few),
-            inputs[samples],
-            targets[samples],
-            clean[samples],
-            loss,
-            batch_size,
-        )
-        if evaluated >= NOTICED * len(few) * len(inputs[samples]):
+        _, evaluated = evaluator.losses(name, few, [share * size] * len(few), part)
+        if evaluated >= NOTICED * len(few) * len(part.inputs):
             return share * size
     return SHARES[-1] * size

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -15,21 +16,29 @@ from binaryduo.mismatch.suffix import Rows, Suffix
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
+@dataclass(frozen=True)
+class Samples:
+    """What the loss is taken on: inputs, targets, the unchanged network's outputs, and how many go together."""
+
+    inputs: Tensor
+    targets: Tensor
+    clean: Tensor
+    loss: Loss
+    batch_size: int
+
+    def first(self, count: int) -> "Samples":
+        """The first few of them."""
+        parts = (self.inputs[:count], self.targets[:count], self.clean[:count])
+        return Samples(*parts, self.loss, self.batch_size)
+
+
 class Evaluator(Protocol):
     """Two ways to get the same numbers; `method` names the way."""
 
     method: str
 
     def losses(
-        self,
-        name: str,
-        at: Sequence[Coordinate],
-        steps: Sequence[float],
-        inputs: Tensor,
-        targets: Tensor,
-        clean: Tensor,
-        loss: Loss,
-        batch_size: int,
+        self, name: str, at: Sequence[Coordinate], steps: Sequence[float], samples: Samples
     ) -> tuple[Tensor, int]:
         """The loss (V,), float64, for weight[at[v]] + steps[v] of layer `name`, and the rows it took."""
 
@@ -51,25 +60,18 @@ class SuffixEvaluator:
 
     @torch.no_grad()
     def losses(
-        self,
-        name: str,
-        at: Sequence[Coordinate],
-        steps: Sequence[float],
-        inputs: Tensor,
-        targets: Tensor,
-        clean: Tensor,
-        loss: Loss,
-        batch_size: int,
+        self, name: str, at: Sequence[Coordinate], steps: Sequence[float], samples: Samples
     ) -> tuple[Tensor, int]:
         """See Evaluator."""
         (node,) = self.suffix.uses(name)
         before = self.suffix.evaluated
         changed: list[Rows] = []
-        for first in range(0, len(inputs), batch_size):
-            values = self.suffix.clean(inputs[first : first + batch_size].clone())
+        size = samples.batch_size
+        for first in range(0, len(samples.inputs), size):
+            values = self.suffix.clean(samples.inputs[first : first + size].clone())
             for rows in self.suffix.changes(node, values, at, steps):
                 changed.append(Rows(rows.variant, rows.image + first, rows.output))
-        return _losses(len(at), changed, clean, targets, loss), self.suffix.evaluated - before
+        return _losses(len(at), changed, samples), self.suffix.evaluated - before
 
 
 class WholeEvaluator:
@@ -82,15 +84,7 @@ class WholeEvaluator:
 
     @torch.no_grad()
     def losses(
-        self,
-        name: str,
-        at: Sequence[Coordinate],
-        steps: Sequence[float],
-        inputs: Tensor,
-        targets: Tensor,
-        clean: Tensor,
-        loss: Loss,
-        batch_size: int,
+        self, name: str, at: Sequence[Coordinate], steps: Sequence[float], samples: Samples
     ) -> tuple[Tensor, int]:
         """See Evaluator."""
         module = self.net.get_submodule(name)
@@ -111,11 +105,12 @@ class WholeEvaluator:
 
             handle = module.register_forward_hook(move)
             try:
-                outputs = torch.cat([self.net(batch.clone()) for batch in torch.split(inputs, batch_size)])
+                batches = torch.split(samples.inputs, samples.batch_size)
+                outputs = torch.cat([self.net(batch.clone()) for batch in batches])
             finally:
                 handle.remove()
-            out.append(float(loss(outputs.double(), targets)))
-        return torch.tensor(out, dtype=torch.float64), len(at) * len(inputs)
+            out.append(float(samples.loss(outputs.double(), samples.targets)))
+        return torch.tensor(out, dtype=torch.float64), len(at) * len(samples.inputs)
 
 
 @torch.no_grad()
@@ -132,23 +127,23 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
         clean = wide(few.clone())
         random = torch.Generator().manual_seed(0)
         view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
+        samples = Samples(few, few, clean, lambda out, _: (out * view).sum(), len(few))
         ways: list[Evaluator] = [SuffixEvaluator(wide, names, few), WholeEvaluator(wide)]
         for name in names:
             weight = effective_weight(wide.get_submodule(name))
             at = draw_coordinates(weight, 5, random)
             size = float(weight.abs().max()) + 1e-3
             steps = [size * factor for factor in (1, -0.3, 0.1) for _ in at]
-            loss: Loss = lambda out, _: (out * view).sum()  # noqa: E731
-            a, b = (way.losses(name, at * 3, steps, few, few, clean, loss, len(few))[0] for way in ways)
+            a, b = (way.losses(name, at * 3, steps, samples)[0] for way in ways)
             scale = float(view.abs().sum() * (1 + clean.abs().max()))
             if not torch.allclose(a, b, rtol=1e-8, atol=1e-8 * scale):
                 return name
     return None
 
 
-def _losses(count: int, changed: list[Rows], clean: Tensor, targets: Tensor, loss: Loss) -> Tensor:
+def _losses(count: int, changed: list[Rows], samples: Samples) -> Tensor:
     """The loss for each variant: the clean outputs with its changed rows put in."""
-    base = clean.double()
+    base = samples.clean.double()
     if changed:
         variant = torch.cat([rows.variant for rows in changed])
         image = torch.cat([rows.image for rows in changed])
@@ -157,7 +152,7 @@ def _losses(count: int, changed: list[Rows], clean: Tensor, targets: Tensor, los
         sizes = torch.bincount(variant, minlength=count).tolist()
         image_parts = torch.split(image[order], sizes)
         output_parts = torch.split(output[order], sizes)
-    unchanged = float(loss(base, targets))
+    unchanged = float(samples.loss(base, samples.targets))
     out = []
     for v in range(count):
         if not changed or len(image_parts[v]) == 0:
@@ -165,5 +160,5 @@ def _losses(count: int, changed: list[Rows], clean: Tensor, targets: Tensor, los
             continue
         moved = base.clone()
         moved[image_parts[v]] = output_parts[v]
-        out.append(float(loss(moved, targets)))
+        out.append(float(samples.loss(moved, samples.targets)))
     return torch.tensor(out, dtype=torch.float64)

@@ -16,7 +16,7 @@ from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
 from binaryduo.graph.tracing import copied
 from binaryduo.mismatch.automatic_step import choose_step
-from binaryduo.mismatch.evaluators import Evaluator, SuffixEvaluator, WholeEvaluator, disagreement
+from binaryduo.mismatch.evaluators import Evaluator, Samples, SuffixEvaluator, WholeEvaluator, disagreement
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, is_weighted
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
@@ -102,18 +102,19 @@ def compare_stes(
     pass_seconds = time.perf_counter() - begin
     value, slope = _loss_and_slope(loss, clean, goal)
     evaluator: Evaluator = _evaluator(net, names, inputs)
+    samples = Samples(inputs, goal, clean, loss, batch_size)
     drawn, found, costs, taken = {}, {}, {}, {}
     for number, name in enumerate(names):
         started = time.perf_counter()
         weight = effective_weight(net.get_submodule(name))
         drawn[name] = at = draw_coordinates(weight, coordinates, generator(seed, number))
         if step == "auto":
-            own = choose_step(evaluator, name, weight, at, inputs, goal, clean, loss, batch_size)
+            own = choose_step(evaluator, name, weight, at, samples)
         else:
             own = float(step)
         taken[name] = own
         steps = [sign * own for sign in (1, -1) for _ in at]
-        losses, evaluated = evaluator.losses(name, [*at, *at], steps, inputs, goal, clean, loss, batch_size)
+        losses, evaluated = evaluator.losses(name, [*at, *at], steps, samples)
         found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * own)
         seconds = time.perf_counter() - started
         costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / pass_seconds)
