@@ -16,8 +16,9 @@ from torch import fx, nn
 
 from binaryduo import nn as bnn
 from binaryduo.errors import ArgumentError, GraphError
-from binaryduo.graph.analysis import Analysis, Group, Segment, analyse, refuse_shared
+from binaryduo.graph.analysis import Analysis, analyse, refuse_shared
 from binaryduo.graph.channel_moves import selected_channels
+from binaryduo.graph.flow import Group, Segment
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.rewriting import channel_size, set_channel_size, to_module
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
