@@ -62,7 +62,8 @@ class Analysis:
 def analyse(model: nn.Module, example_input: Any) -> Analysis:
     """Trace a copy of the model in evaluation mode and follow its channels. The model itself is untouched.
 
-    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
+    >>> from binaryduo.nn import QuantAct
+    >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), QuantAct(), nn.Linear(8, 2))
     >>> [g.size for g in analyse(net, torch.zeros(1, 4)).groups() if g.quantized]
     [8]
     """
