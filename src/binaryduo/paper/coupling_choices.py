@@ -45,7 +45,7 @@ def units(profile: str) -> list[Unit]:
         w.unit("duo", EPOCHS, 0, LR, question="rate", **{**duo, "finetune_lr": 1e-2}),
         w.unit("duo", EPOCHS, 0, LR, question="anneal", **{**duo, "anneals": 1, "finetune_lr": LR}),
     ]
-    once = {**common, **QUICK}
+    once: dict[str, Any] = {**common, **QUICK}
     return [
         *first,
         *(_at_rate(way, LR, **once) for way in w.WAYS),
