@@ -99,7 +99,5 @@ def test_command_line(tmp_path: Path) -> None:
         app, ["reproduce", "central-claim", "--profile", "smoke", "--results", str(tmp_path)]
     )
     assert "drawn from figure1a_precision" in str(derived.exception)
-    pending = runner.invoke(app, ["reproduce", "appendix-g"])
     other = runner.invoke(app, ["reproduce", "appendix-a"])
     assert "binaryduo search --recipe vgg7-cifar10" in str(other.exception)
-    assert "not implemented" in str(pending.exception)

@@ -21,6 +21,7 @@ TRAINED = (
     "figure6_comparison",
     "appendix_e_two_bits",
     "appendix_f_quad",
+    "appendix_g_intervals",
 )
 
 

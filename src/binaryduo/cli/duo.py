@@ -28,6 +28,8 @@ def duo(
     width: o.Width = None,
     interval: o.Interval = None,
     seed: o.Seed = None,
+    profile_every: o.ProfileEvery = None,
+    profile_budget: o.ProfileBudget = None,
     settings: o.Settings = None,
     listing: o.Listing = False,
     show: o.Show = False,
@@ -57,6 +59,8 @@ def duo(
         "model.width": width,
         "model.interval": interval,
         "loop.seed": seed,
+        "loop.profile_every": profile_every,
+        "loop.profile_budget": o.share(profile_budget),
     }
     resolved = o.resolve(recipe, shortcuts, settings)
     folder = Path("runs") / f"{resolved.name}-duo" if out is None else out

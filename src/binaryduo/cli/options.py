@@ -54,6 +54,12 @@ Interval = Annotated[
     str | None,
     typer.Option(help="Learn the thresholds of the activations, one set for each layer or each channel."),
 ]
+ProfileEvery = Annotated[
+    int | None, typer.Option(help="Measure the gradient mismatch of each layer every so many steps.")
+]
+ProfileBudget = Annotated[
+    str | None, typer.Option(help="How much of the training's time that may take.", show_default="2%")
+]
 Seed = Annotated[int | None, typer.Option(help="Decides initialisation, order and augmentation.")]
 Listing = Annotated[bool, typer.Option("--list", help="Show the named recipes and stop.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the resolved recipe as YAML and stop.")]
@@ -108,6 +114,20 @@ def checked(recipe: "Recipe") -> "Recipe":
         if name not in known:
             raise unknown_name(kind, name, known)
     return recipe
+
+
+def share(text: str | None) -> float | None:
+    """A share of the time, written as 2% or 0.02.
+
+    >>> share("2%"), share("0.5")
+    (0.02, 0.5)
+    """
+    if text is None:
+        return None
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ArgumentError(f"--profile-budget takes a share such as 2% or 0.02, not {text!r}") from None
 
 
 def list_recipes() -> None:

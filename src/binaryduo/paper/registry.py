@@ -24,6 +24,7 @@ EXPERIMENTS = (
     "appendix_d_imagenet",
     "appendix_e_two_bits",
     "appendix_f_quad",
+    "appendix_g_intervals",
     "appendix_h_sigmas",
     "appendix_h_equal_cost",
     "central_claim",

@@ -36,6 +36,15 @@ STAGES = {
         Stage(3, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
         Stage(2, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
     ),
+    # of Appendix G: see there
+    "intervals": (
+        "mlp",
+        "fashion-mnist-small",
+        0.25,
+        250,
+        Stage(10, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(10, lr=3e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+    ),
 }
 SEEDS = (0, 1)
 
@@ -89,6 +98,7 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     model = replace(
         recipe.model,
         **{key: work[key] for key in ("network", "variant", "levels", "ste", "width", "topology")},
+        interval=work.get("interval"),
     )
     first = replace(recipe.train, epochs=work["epochs"])
     second = recipe.finetune
@@ -140,7 +150,7 @@ def rows_of(work: Unit, folder: Path) -> list[Row]:
     """One row a network: its accuracies, how long it took, and its learning curve."""
     summary = json.loads((folder / "summary.json").read_text())
     keys = ("network", "data", "width", "levels", "ste", "variant", "topology", "seed", "recipe")
-    common = {key: work[key] for key in keys}
+    common = {key: work[key] for key in (*keys, "interval") if key in work}
     if work["stages"] == 1:
         return [{**common, "stage": "single", **_result(summary, folder)}]
     before = summary["decoupled_before"]["top1"]

@@ -8,6 +8,7 @@ from binaryduo.errors import BinaryDuoError
 from binaryduo.paper_values import CIFAR10, IMAGENET
 from binaryduo.report import figures
 from binaryduo.report.checked import Json, mapping, mappings, number
+from binaryduo.report.mismatch_over_time import QUANTITIES, heat_map
 from binaryduo.report.page import Page
 from binaryduo.report.runs import RunView, StageView, read_run
 
@@ -133,6 +134,12 @@ def _run(page: Page, run: RunView, key: str, costs: bool) -> None:
         page.figure(
             figures.mismatch_bars(run.mismatch), "Cosine between coarse gradient and CDG, layer by layer"
         )
+    maps = [(heat_map(run, quantity), title) for quantity, title in QUANTITIES.items()]
+    if any(figure is not None for figure, _ in maps):
+        page.section("The mismatch over the training", f"{key}-mismatch-over-time", 3)
+        for figure, title in maps:
+            if figure is not None:
+                page.figure(figure, f"{title}, layer by layer over the epochs")
     if run.search is not None:
         _search(page, run.search, key)
     _deployment(page, run, key)

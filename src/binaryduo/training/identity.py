@@ -24,6 +24,8 @@ FREE = frozenset(
         "loop.checkpoint_minutes",
         "loop.checkpoint_steps",
         "loop.tensorboard",
+        "loop.profile_every",
+        "loop.profile_budget",
     }
 )
 

@@ -8,7 +8,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +41,9 @@ from binaryduo.training.runlog import RunFolder
 from binaryduo.training.state import RunState
 from binaryduo.training.task import Loss, Task, examples
 from binaryduo.training.task import Metrics as TaskMetrics
+from binaryduo.training.watching import Watch
+
+OnProfile = Callable[[dict[str, Any]], None]
 
 AGREE_EVERY = 8  # steps between questions to the other processes
 
@@ -75,6 +78,7 @@ def fit(
     loss: Loss | None = None,
     metrics: TaskMetrics | None = None,
     optimizer: MakeOptimizer | None = None,
+    on_profile: OnProfile | None = None,
 ) -> Result:
     """Train a model in place in a folder of its own; with `resume`, continue what the folder holds.
 
@@ -83,6 +87,7 @@ def fit(
     cross-entropy is taken. `metrics` are functions of (output, target) by name, each the mean over a batch, or
     torchmetrics objects, which are measured on the test split. `optimizer` is a function of the parameters that gives
     a torch optimizer, in place of `stage.optimizer`, `lr` and `weight_decay`: the schedule multiplies its own rates.
+    `on_profile` is called with each line on the gradient mismatch that `loop.profile_every` asks for.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     task = Task(loss, metrics, loop.monitor, loop.direction)
@@ -95,6 +100,7 @@ def fit(
         trainer = Trainer(
             model, images, tests, stage, loop, run.path, fabric, "training", identity, task, optimizer
         )
+        trainer.on_profile = on_profile
         result = trainer.run()
         run.write_json("summary.json", asdict(result))
     return result
@@ -162,6 +168,8 @@ class Trainer:
         self.rates = None if optimizer is None else [group["lr"] for group in self.optimizer.param_groups]
         self.stepping: Any = self.optimizer  # the same, wrapped by Fabric
         self.metrics: Metrics | None = None
+        self.watch = Watch(self.model, self.task, loop.profile_every, loop.profile_budget, loop.seed)
+        self.on_profile: OnProfile | None = None
         self.stop = StopRequest()
         self.display = Display(title, fabric.is_global_zero, self.task.accuracy)
         self.clock = self.saved_at = 0.0
@@ -230,6 +238,7 @@ class Trainer:
         if found is not None:
             began = self.state.step > 0 and self.rates is None
             checkpoint.unpack_state(found.tensors, self.model, self.optimizer, str(found.path), began)
+            self.watch.restore(found.tensors, self.state.watch)
             if self.fabric.is_global_zero:
                 say(f"{self.title}: continuing after step {self.state.step} of {self.chosen.total_steps}")
 
@@ -256,6 +265,8 @@ class Trainer:
             if self.describes:
                 self._describe(batch)
             self._step(batch, epoch, total)
+            if self.watch.due(state.step) and self.fabric.is_global_zero:
+                self._watch(batch)
             ended = state.step % self.per_epoch == 0 or state.step == total
             if ended:
                 self._end_epoch(epoch, final=state.step == total)
@@ -306,6 +317,19 @@ class Trainer:
         if self.fabric.is_global_zero and (self.state.step == 0 or not path.exists()):
             content = describe_model(self.model, moved(batch.images, a_parameter(self.model)))
             write_synced(path, (json.dumps(content, indent=1) + "\n").encode())
+
+    def _watch(self, batch: Batch) -> None:
+        """Measure the mismatch between two steps; its time does not count as training time."""
+        like, state = a_parameter(self.model), self.state
+        inputs, target = moved(batch.images, like), moved(batch.labels, like, images=False)
+        line = self.watch.look(state.step, inputs, target, state.seconds)
+        state.watch = self.watch.settled
+        if line is not None:
+            line["epoch"] = state.step / self.per_epoch
+            self._write(line)
+            if self.on_profile is not None:
+                self.on_profile(line)
+        self.clock = time.monotonic()
 
     def _log_step(self, lr: float, images: int) -> None:
         state = self.state
@@ -385,7 +409,7 @@ class Trainer:
             content[name] = asdict(getattr(state, name).reduced())
         if self.metrics is not None:
             content["metrics_position"], content["metrics_sha256"] = self.metrics.synced()
-            tensors = checkpoint.pack_state(self.model, self.optimizer)
+            tensors = checkpoint.pack_state(self.model, self.optimizer) | self.watch.tensors()
             checkpoint.save_step(self.checkpoints, state.step, tensors, content, self.identity.record())
             self._tidy()
         self.clock = time.monotonic()

@@ -134,7 +134,8 @@ class Loop:
     """How the run is carried out. "auto" settings are chosen by measuring, and the choice is kept.
 
     `monitor` names what decides which network is the best: null is top1, or the loss where no accuracy is counted.
-    `direction` says whether more of it is better (max) or less (min); loss, top1 and top5 need none.
+    `direction` says whether more of it is better (max) or less (min); loss, top1 and top5 need none. `profile_every`
+    measures the gradient mismatch every so many steps, in at most the share `profile_budget` of the training's time.
     """
 
     batch: int = 256
@@ -152,10 +153,17 @@ class Loop:
     tensorboard: bool = True
     monitor: str | None = None
     direction: Literal["max", "min"] | None = None
+    profile_every: int | None = None
+    profile_budget: float = 0.02
 
     def __post_init__(self) -> None:
         _check_types("loop", self)
         _at_least("loop", self, batch=1, test_batch=1, seed=0, log_steps=1, checkpoint_steps=1, test_every=1)
+        _at_least("loop", self, profile_every=1)
+        if not 0 < self.profile_budget <= 1:
+            raise ArgumentError(
+                f"loop.profile_budget must be a share above 0 and up to 1, not {self.profile_budget!r}"
+            )
 
 
 @dataclass(frozen=True)

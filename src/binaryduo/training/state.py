@@ -9,7 +9,7 @@ from binaryduo.training.counts import Counts
 from binaryduo.training.measured import Measured
 from binaryduo.training.recipe import from_dict
 
-ADDED = frozenset({"metrics_sha256"})  # since the first checkpoints: may be missing
+ADDED = frozenset({"metrics_sha256", "watch"})  # since the first checkpoints: may be missing
 
 
 @dataclass
@@ -27,6 +27,7 @@ class RunState:
     metrics_sha256: str = ""
     unreadable: int = 0
     chosen: Measured | None = None
+    watch: dict[str, int] | None = None  # what is measured of the mismatch, and how often
 
     @classmethod
     def of(cls, found: Checkpoint) -> "RunState":

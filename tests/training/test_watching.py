@@ -1,0 +1,152 @@
+"""The mismatch over a training: it changes nothing, it survives a kill, and its numbers are what they say."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import binaryduo as bd
+from binaryduo.data import Batch
+from binaryduo.mismatch.directions import from_projections
+from binaryduo.mismatch.over_time import Size, snapshot
+from binaryduo.mismatch.support import outside_support
+from binaryduo.report.mismatch_over_time import QUANTITIES, heat_map
+from binaryduo.report.runs import read_run
+from binaryduo.training import Loop, fit
+from binaryduo.training.loop import Trainer
+from binaryduo.training.watching import Watch
+from tests.training import tiny
+
+LOOP = dataclasses.replace(tiny.LOOP, profile_every=3, profile_budget=1.0, checkpoint_steps=4)
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured does not depend on how fast this machine is just now."""
+    fixed = {"every": 3, "coordinates": 8, "images": 8, "directions": 6}
+    monkeypatch.setattr(Watch, "_settle", lambda self, inputs, target, per_step: fixed)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines on the mismatch without the times."""
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in found:
+        line.pop("profile_seconds", None)
+    return [line for line in found if line["kind"] == "profile"]
+
+
+@pytest.mark.usefixtures("settled")
+def test_it_changes_nothing_and_counts_the_flips(tmp_path: Path) -> None:
+    plain, watched, seen = tiny.network(), tiny.network(), []
+    began = {n: p.detach().clone() >= 0 for n, p in watched.named_parameters()}
+    fit(plain, tiny.split(), tiny.split(20, 1), tiny.STAGE, tiny.LOOP, tmp_path / "plain")
+    fit(
+        watched,
+        tiny.split(),
+        tiny.split(20, 1),
+        tiny.STAGE,
+        LOOP,
+        tmp_path / "watched",
+        on_profile=seen.append,
+    )
+    assert tiny.same(plain, watched)
+    found = lines(tmp_path / "watched")
+    assert len(found) == len(seen) >= 2
+    assert [line["step"] for line in found] == [3, 6, 9, 12, 15]  # the last is of the final weights
+    for layer in ("0", "3", "9"):
+        assert -1 <= found[-1][f"cosine/{layer}"] <= 1
+        assert found[-1][f"directions_variance/{layer}"] >= 0
+        never = torch.ones_like(began[f"{layer}.weight"])
+        now = watched.get_parameter(f"{layer}.weight") >= 0
+        never &= now == began[f"{layer}.weight"]
+        assert found[-1][f"never_flipped/{layer}"] <= float(never.double().mean())
+        assert found[0][f"flipped/{layer}"] == pytest.approx(1 - found[0][f"never_flipped/{layer}"])
+    assert 0 <= found[-1]["outside/2"] <= 1
+    run = read_run(tmp_path / "watched")
+    for quantity in QUANTITIES:
+        figure = heat_map(run, quantity)
+        assert figure is not None
+        assert len(figure["data"][0]["x"]) == len(found)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("settled")
+def test_it_goes_on_after_a_kill_bit_for_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, part = tiny.network(), tiny.network()
+    fit(whole, tiny.split(), None, tiny.STAGE, LOOP, tmp_path / "whole")
+    step = Trainer._step
+
+    def dying(self: Trainer, batch: Batch, epoch: int, total: int) -> None:
+        if self.state.step == 10:
+            raise Killed
+        step(self, batch, epoch, total)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", dying)
+        with pytest.raises(Killed):
+            fit(part, tiny.split(), None, tiny.STAGE, LOOP, tmp_path / "part")
+    again = tiny.network(seed=5)
+    fit(again, tiny.split(), None, tiny.STAGE, LOOP, tmp_path / "part", resume=True)
+    assert tiny.same(whole, again)
+    assert json.dumps(lines(tmp_path / "whole")) == json.dumps(lines(tmp_path / "part"))
+
+
+def test_too_small_a_budget_means_seldom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop = dataclasses.replace(LOOP, profile_budget=1e-6)
+    fit(tiny.network(), tiny.split(), None, tiny.STAGE, loop, tmp_path)
+    assert len(lines(tmp_path)) == 1
+    assert "keeps it within 0.0001 % of the time" in capsys.readouterr().err
+    with pytest.raises(bd.BinaryDuoError, match=r"loop\.profile_budget must be a share"):
+        Loop(profile_budget=0.0)
+
+
+def test_a_network_without_levels_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+    fit(model, tiny.split(), None, tiny.STAGE, LOOP, tmp_path)
+    assert lines(tmp_path) == []
+    assert (
+        "the mismatch cannot be followed in this training: the model has no quantized"
+        in capsys.readouterr().err
+    )
+
+
+# --- the second estimator -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cosine", [-0.4, 0.0, 0.6, 0.95])
+def test_intervals_of_the_directional_cosine_hold_what_they_promise(cosine: float) -> None:
+    """Two vectors of known cosine, projected on random directions: the interval has it 95 times in 100."""
+    random = torch.Generator().manual_seed(0)
+    inside, trials = 0, 400
+    for _ in range(trials):
+        c = torch.randn(16, generator=random, dtype=torch.float64)
+        other = torch.randn(16, generator=random, dtype=torch.float64)
+        low, high = from_projections(c, cosine * c + (1 - cosine**2) ** 0.5 * other).interval
+        inside += low <= cosine <= high
+    assert 0.91 <= inside / trials <= 0.985
+
+
+def test_behind_the_last_activation_there_is_no_mismatch() -> None:
+    model = tiny.network(dropout=0.0).eval()
+    images, labels = torch.rand(24, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 4
+    found = snapshot(model, nn.functional.cross_entropy, images, labels, Size(20, 24, 12))
+    assert found["directions/9"] > 0.99
+    assert found["cosine/9"] > 0.99
+
+
+def test_the_share_outside_counts_what_gets_no_gradient() -> None:
+    x = torch.rand(50, 3, generator=torch.Generator().manual_seed(2)) * 3 - 1
+    act = bd.nn.QuantAct(3, interval="channel", channels=3)
+    act.offsets.data.copy_(torch.tensor([0.2, 0.0, -0.1, 0.3, 0.1, 0.0]))
+    given = x.clone().requires_grad_()
+    act(given).sum().backward()
+    assert outside_support(nn.Sequential(act), x) == {
+        "0": pytest.approx(float((given.grad == 0).double().mean()))
+    }
