@@ -67,6 +67,7 @@ def test_it_changes_nothing_and_counts_the_flips(tmp_path: Path) -> None:
         assert found[0][f"flipped/{layer}"] == pytest.approx(1 - found[0][f"never_flipped/{layer}"])
     assert 0 <= found[-1]["outside/2"] <= 1
     run = read_run(tmp_path / "watched")
+    assert run.problems == []  # every line is plain JSON
     for quantity in QUANTITIES:
         figure = heat_map(run, quantity)
         assert figure is not None

@@ -173,7 +173,7 @@ def _epochs(path: Path, run: RunView) -> list[Json]:
         if found is not None:
             out.append(found[0])
             lost += found[1]
-        broken += found is None and entry.get("kind") not in ("step", "epoch")
+        broken += found is None and entry.get("kind") not in ("step", "epoch", "profile")
     if broken:
         run.problems.append(f"{broken} lines of {name} cannot be read and are left out")
     _left_out(run, lost, name)

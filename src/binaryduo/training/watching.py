@@ -94,7 +94,8 @@ class Watch:
                 f"step {step}: the two estimators of the mismatch disagree beyond their intervals in "
                 f"{', '.join(apart)}; see docs/mismatch.md for what that means"
             )
-        return line
+        # Where no sampled weight has a gradient there is no cosine: null, as JSON has no NaN.
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in line.items()}
 
     def _give_up(self, why: str) -> None:
         say(f"the mismatch cannot be followed in this training: {why}")
