@@ -32,26 +32,30 @@ struct PyModel {
                 threads) {}
 };
 
-const Tensor& check_images(const Model& model, const Images& images) {
+void check_images(const Model& model, const Images& images) {
     const Tensor& in = model.program().tensors[model.program().input];
     if (images.shape(1) != in.channels || images.shape(2) != in.height || images.shape(3) != in.width)
         throw nb::value_error("the images have another shape than the model's input");
-    return model.program().tensors[model.program().output];
 }
 
-nb::object run(PyModel& self, Images images) {
-    const Tensor& out = check_images(self.model, images);
-    const size_t count = images.shape(0), size = count * out.channels * out.pixels();
+// All outputs, in a list of arrays that share one block of memory.
+nb::list run(PyModel& self, Images images) {
+    check_images(self.model, images);
+    const size_t count = images.shape(0), size = count * self.model.output_size();
     float* result = new float[size ? size : 1];
     nb::capsule owner(result, [](void* p) noexcept { delete[] static_cast<float*>(p); });
     {
         nb::gil_scoped_release release;
         self.model.run(images.data(), count, result);
     }
-    if (out.pixels() == 1)
-        return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels}, owner));
-    return nb::cast(
-        nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+    nb::list arrays;
+    for (int32_t output : self.model.program().outputs) {
+        const Tensor& out = self.model.program().tensors[output];
+        arrays.append(
+            nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+        result += count * out.channels * out.pixels();
+    }
+    return arrays;
 }
 
 nb::list trace(PyModel& self, Images images) {

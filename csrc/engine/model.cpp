@@ -5,6 +5,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "float_ops.h"
+
 namespace binaryduo {
 
 namespace {
@@ -73,9 +75,9 @@ struct Model::Runner {
         });
     }
 
-    void write_output(float* target) {
-        const Tensor& t = tensor(model.program_.output);
-        const float* in = floats(model.program_.output);
+    void write_output(int32_t output, float* target) {
+        const Tensor& t = tensor(output);
+        const float* in = floats(output);
         for (size_t image = 0; image < images; ++image)
             for (size_t p = 0; p < t.pixels(); ++p)
                 for (size_t c = 0; c < t.channels; ++c)
@@ -247,6 +249,47 @@ struct Model::Runner {
         });
     }
 
+    void curve(const Op& op) {
+        const Tensor& t = tensor(op.input);
+        const size_t step = std::max<size_t>(1, 4096 / t.channels), pixels = images * t.pixels();
+        const float* parameters = reinterpret_cast<const float*>(op.weights);
+        each((pixels + step - 1) / step, 20 * kFloat * pixels * t.channels, [&](size_t item, size_t) {
+            const size_t first = item * step * t.channels;
+            binaryduo::curve(Curve(op.function), parameters, floats(op.input) + first,
+                             floats(op.out_float) + first, std::min(step, pixels - item * step), t.channels);
+        });
+    }
+
+    void join(const Op& op) {
+        const Tensor &a = tensor(op.input), &b = tensor(op.residual);
+        const bool one = b.pixels() == 1;
+        each_pixel(a, [&](size_t p) {
+            const size_t other = one ? p / a.pixels() : p;
+            binaryduo::join(Join(op.function), floats(op.input) + p * a.channels,
+                            floats(op.residual) + other * b.channels, b.channels != 1,
+                            floats(op.out_float) + p * a.channels, a.channels);
+        });
+    }
+
+    void resample(const Op& op) {
+        const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
+        each(images * out.height, 4 * kFloat * images * out.pixels() * out.channels,
+             [&](size_t item, size_t) {
+                 const float* image = floats(op.input) + item / out.height * in.pixels() * in.channels;
+                 resample_row(in, out, op.listed.data(), op.scale, image, item % out.height,
+                              floats(op.out_float) + item * out.width * out.channels);
+             });
+    }
+
+    void normalise(const Op& op) {
+        const Tensor& t = tensor(op.input);
+        each(images * op.groups, 4 * kFloat * images * t.pixels() * t.channels, [&](size_t item, size_t) {
+            const size_t first = item / op.groups * t.pixels() * t.channels;
+            binaryduo::normalise(op, t, floats(op.input) + first, item % op.groups,
+                                 floats(op.out_float) + first);
+        });
+    }
+
     void run(const Op& op) {
         switch (op.code) {
             case Code::kBinaryConv:
@@ -276,6 +319,18 @@ struct Model::Runner {
                 break;
             case Code::kConcat:
                 concat(op);
+                break;
+            case Code::kCurve:
+                curve(op);
+                break;
+            case Code::kJoin:
+                join(op);
+                break;
+            case Code::kResample:
+                resample(op);
+                break;
+            case Code::kNormalise:
+                normalise(op);
                 break;
         }
     }
@@ -317,6 +372,13 @@ const char* Model::binary_kernel(size_t number) const {
 
 Model::~Model() = default;
 
+size_t Model::output_size() const {
+    size_t size = 0;
+    for (int32_t output : program_.outputs)
+        size += program_.tensors[output].pixels() * program_.tensors[output].channels;
+    return size;
+}
+
 size_t Model::workspace_bytes() const {
     return program_.arena_bytes * chunk_ + stream_bytes_ + counts_bytes_ + scratch_bytes_ * threads_;
 }
@@ -351,8 +413,7 @@ void Model::give_back(std::unique_ptr<Workspace> workspace) {
 void Model::run(const float* images, size_t count, float* out) { run(images, count, out, nullptr); }
 
 void Model::profile(const float* images, size_t count, double* seconds) {
-    const Tensor& t = program_.tensors[program_.output];
-    std::vector<float> out(count * t.pixels() * t.channels);
+    std::vector<float> out(count * output_size());
     run(images, count, out.data(), seconds);
 }
 
@@ -360,8 +421,6 @@ void Model::run(const float* images, size_t count, float* out, double* seconds) 
     auto work = borrow(false);
     const size_t in_size =
         program_.tensors[program_.input].pixels() * program_.tensors[program_.input].channels;
-    const size_t out_size =
-        program_.tensors[program_.output].pixels() * program_.tensors[program_.output].channels;
     for (size_t first = 0; first < count; first += chunk_) {
         Runner runner{*this, *work, threads_, std::min(chunk_, count - first)};
         runner.read_images(images + first * in_size);
@@ -371,7 +430,12 @@ void Model::run(const float* images, size_t count, float* out, double* seconds) 
             if (seconds)
                 seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         }
-        runner.write_output(out + first * out_size);
+        float* target = out;
+        for (int32_t output : program_.outputs) {
+            const size_t size = program_.tensors[output].pixels() * program_.tensors[output].channels;
+            runner.write_output(output, target + first * size);
+            target += count * size;
+        }
     }
     give_back(std::move(work));
 }

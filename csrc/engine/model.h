@@ -24,8 +24,12 @@ class Model {
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats; out: N × C × H × W of the output tensor. Safe from several threads at
-    // once: a step of one of them uses all threads of the model, those of the others meanwhile their own.
+    // Floats of all outputs for one image.
+    size_t output_size() const;
+
+    // images: N × C × H × W floats; out: the outputs, one after the other, N × C × H × W each. Safe from
+    // several threads at once: a step of one of them uses all threads of the model, those of the others
+    // meanwhile their own.
     void run(const float* images, size_t count, float* out);
 
     // One image; every tensor of the program is kept: `out[i]` receives tensor i, as it lies in memory.
