@@ -105,5 +105,5 @@ if __name__ == "__main__":
     parser.add_argument("--out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     given = parser.parse_args()
-    rows = main(4_000, 1_000, epochs=12, seeds=given.seeds)
+    rows = main(2_000, 1_000, epochs=10, seeds=given.seeds)
     print(report(rows, list(METRICS), given.out))

@@ -22,7 +22,7 @@ from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_no
 from binaryduo.nn.padding import PadChannels
 from binaryduo.transform.carrying import Carriers, Topology, copies_of
 from binaryduo.transform.layout import State, convert, plain, select
-from binaryduo.transform.widening import widen_input, widen_norm, widen_output
+from binaryduo.transform.widening import Layer, widen_input, widen_norm, widen_output
 
 
 class Rewriter:
@@ -214,7 +214,7 @@ class Rewriter:
 
     def _layer(self, node: fx.Node, source: fx.Node, size: int) -> State:
         layer = self.analysis.module(node)
-        assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)
+        assert isinstance(layer, Layer)
         state, dim = self.states[source], self.analysis.info[source].dim
         groups = 1 if isinstance(layer, nn.Linear) else layer.groups
         if not state.plain:
