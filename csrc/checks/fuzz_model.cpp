@@ -39,12 +39,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     try {
         Program program =
             read_program(tensor_table.data(), tensors, op_table.data(), ops, data.data(), data.size());
-        if (program.total_bytes > (1 << 22) || products(program) > 1e8) return 0;
+        if (program.arena_bytes > (1 << 22) || products(program) > 1e8) return 0;
         const Tensor in = program.tensors[program.input];
-        Model model(std::move(program), 1);
-        if (model.workspace_bytes() > (size_t(1) << 28)) return 0;
-        std::vector<float> images(3 * in.pixels() * in.channels, 0.5f), result(3 * model.output_size());
-        model.run(images.data(), 3, result.data());
+        std::vector<std::vector<float>> results;
+        std::vector<void*> outputs;
+        for (int32_t output : program.outputs) {
+            const Tensor& t = program.tensors[output];
+            results.emplace_back(3 * t.pixels() * t.channels);
+            outputs.push_back(results.back().data());
+        }
+        duo_options options{};
+        options.threads = 1;
+        const Model model(std::move(program), options);
+        if (model.arena_bytes() > (size_t(1) << 28)) return 0;
+        std::vector<uint8_t> arena(model.arena_bytes(), 0xFF);
+        std::vector<float> images(3 * in.pixels() * in.channels, 0.5f);
+        model.run(images.data(), 3, outputs.data(), arena.data(), nullptr, nullptr);
     } catch (const std::invalid_argument&) {
     }
     return 0;

@@ -103,9 +103,8 @@ def test_hostile_operations_are_refused(case):
     _, program = every_float_op()
     at = next(i for i, op in enumerate(program.ops) if op.code == changes["code"])
     program.ops[at] = replace(program.ops[at], **changes)
-    sections = duo.Sections(np.frombuffer(duo.to_bytes(program), np.uint8), "test")
     with pytest.raises(ValueError, match="operation"):
-        _native.Model(sections.tensors, sections.ops, sections.data, 1)
+        _native.Model(np.frombuffer(duo.to_bytes(program), np.uint8), 1)
 
 
 @pytest.mark.parametrize("marks", [(1, 1), (1, 3), (2, 0), (65, 0), (4_000_000_000, 1)])
@@ -115,9 +114,8 @@ def test_outputs_are_numbered_without_a_gap(marks):
         program.tensors[number] = replace(program.tensors[number], output=mark)
     with pytest.raises(PackedFormatError):
         load_program(program)
-    sections = duo.Sections(np.frombuffer(duo.to_bytes(program), np.uint8), "test")
     with pytest.raises(ValueError, match="output"):
-        _native.Model(sections.tensors, sections.ops, sections.data, 1)
+        _native.Model(np.frombuffer(duo.to_bytes(program), np.uint8), 1)
 
 
 def test_an_output_is_written_and_float():
@@ -128,25 +126,3 @@ def test_an_output_is_written_and_float():
         assert {t.kind for t in tensors} == {Storage.FLOAT, Storage.BITS}
         with pytest.raises(PackedFormatError, match="output"):
             load_program(replace(b.program, tensors=tensors))
-
-
-def test_a_shared_list_does_not_grow_in_memory():
-    """Operations that all name the same rows and columns would be large in memory: refused."""
-    b = Builder(1, 40, 40)
-    for _ in range(3):
-        b.resample(0, 40, 40)
-    program = b.finish(b.join(1, 2, Join.SUM))
-    content = bytearray(duo.to_bytes(program))
-    offset = duo.SECTION.unpack_from(content, duo.HEADER.size + duo.SECTION.size)[2]
-    first = content[offset + 64 : offset + 72]
-    for i in (1, 2):
-        content[offset + 128 * i + 64 : offset + 128 * i + 72] = first
-    data = np.zeros(1344 + 64, np.uint8)  # room for one list and its shares only
-    tensors, ops = (
-        np.frombuffer(bytes(content[o : o + u]), np.uint8)
-        for _, _, o, _, u in (duo.SECTION.unpack_from(content, duo.HEADER.size + i * duo.SECTION.size) for i in (0, 1))
-    )
-    ops = ops.copy().reshape(-1, 128)
-    ops[:3, 72:80] = ops[0, 64:72]
-    with pytest.raises(ValueError, match="shares its list"):
-        _native.Model(tensors, ops.reshape(-1), data, 1)
