@@ -1,8 +1,8 @@
 """Baseline, scratch and duo of one network at equal budgets of epochs, over several seeds: what the examples share.
 
-    baseline   the binary network, trained for `epochs`
-    scratch    the decoupled network's architecture with weights drawn anew, trained for `epochs`
-    duo        coupled for half of the epochs, decoupled, fine-tuned for the other half
+baseline   the binary network, trained for `epochs`
+scratch    the decoupled network's architecture with weights drawn anew, trained for `epochs`
+duo        coupled for half of the epochs, decoupled, fine-tuned for the other half
 """
 
 import json

@@ -144,12 +144,12 @@ class Builder:
         t = self.program.tensors[source]
         out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
         count = t.channels * (t.height * t.width if every else 1)
-        fields = {n: self.rng.normal(size=count).astype(np.float32) for n in ("scale", "bias")} if affine else {}
+        fields = (
+            {n: self.rng.normal(size=count).astype(np.float32) for n in ("scale", "bias")} if affine else {}
+        )
         flags = Flag.EVERY_VALUE if every else Flag.NONE
         epsilon = np.array([1e-5], np.float32)
-        self.add(
-            Code.NORMALISE, source, out_float=out, groups=groups, flags=flags, weights=epsilon, **fields
-        )
+        self.add(Code.NORMALISE, source, out_float=out, groups=groups, flags=flags, weights=epsilon, **fields)
         return out
 
     def finish(self, source):

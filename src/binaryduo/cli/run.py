@@ -40,7 +40,9 @@ def run(
     model = load(path, threads)
     outputs = model.program.outputs
     if len(outputs) > 1:
-        raise ArgumentError(f"{path} gives {len(outputs)} outputs and not one answer per image: use bd.load in Python")
+        raise ArgumentError(
+            f"{path} gives {len(outputs)} outputs and not one answer per image: use bd.load in Python"
+        )
     if model.program.tensors[outputs[0]].shape[1:] != (1, 1):
         raise ArgumentError(f"{path} gives an image and not one answer per image: use bd.load in Python")
     classes = [printable(name) for name in model.program.meta.get("classes", "").split("\n") if name]

@@ -31,7 +31,9 @@ class Kind(Enum):
     SELECT = "select"  # some channels, in some order
     PAD = "pad"  # zero channels appended or prepended
     ELEMENTWISE = "elementwise"  # one tensor, channel by channel, anything but linear
-    SCALED = "scaled"  # other values by a module with numbers for each channel: PReLU(C), GroupNorm, LayerNorm
+    SCALED = (
+        "scaled"  # other values by a module with numbers for each channel: PReLU(C), GroupNorm, LayerNorm
+    )
     PARAMETER = "parameter"  # of the model itself, a number for each channel
     JOIN = "join"  # several tensors with the same channels, not a plain addition
     SCALAR = "scalar"  # not a tensor: a size, a shape

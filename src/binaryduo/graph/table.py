@@ -337,8 +337,7 @@ TABLE: tuple[Operation, ...] = (
 )
 
 INPUT, OUTPUT, SCALAR, PARAMETER, UNKNOWN = (
-    Operation(kind.value, kind)
-    for kind in (Kind.INPUT, Kind.OUTPUT, Kind.SCALAR, Kind.PARAMETER, Kind.OTHER)
+    Operation(kind.value, kind) for kind in (Kind.INPUT, Kind.OUTPUT, Kind.SCALAR, Kind.PARAMETER, Kind.OTHER)
 )
 _FUNCTIONS = {function: row for row in TABLE for function in row.functions}
 _METHODS = {method: row for row in TABLE for method in row.methods}

@@ -1,7 +1,7 @@
 """How functions of each value, products, other pixels and normalisation become part of a program: what runs on floats.
 
-Each rule: (builder, call, value) -> value. A monotone function right in front of an activation costs nothing: it becomes
-part of the activation's threshold.
+Each rule: (builder, call, value) -> value. A monotone function right in front of an activation costs nothing: it
+becomes part of the activation's threshold.
 """
 
 from typing import Any
@@ -58,7 +58,13 @@ def curve(b: Builder, call: Call, value: Value) -> Value:
     rising = function in _RISING or (function in (Curve.PRELU, Curve.ELU) and bool((parameters >= 0).all()))
     pending = value.pending
     only_bits = all(b.is_activation(user) for user in b.users(node)) and len(b.users(node)) == 1
-    if rising and only_bits and pending is not None and pending.residual < 0 and len(b.users(value.node)) == 1:
+    if (
+        rising
+        and only_bits
+        and pending is not None
+        and pending.residual < 0
+        and len(b.users(value.node)) == 1
+    ):
         pending.steps.append(_step(b, call))
         return Value(node, value.shape, pending)
     op = Op(b.name_of(node), Code.CURVE, -1, function=int(function))
@@ -124,7 +130,9 @@ def join(b: Builder, call: Call, value: Value) -> Value:
 
 def expand(b: Builder, call: Call, value: Value) -> Value:
     """One pixel, or one channel, for all: whoever joins it with something takes it as it is."""
-    if all(b.analysis.info[user].call.operation.lower in ("add", "number", "join") for user in b.users(call.node)):
+    if all(
+        b.analysis.info[user].call.operation.lower in ("add", "number", "join") for user in b.users(call.node)
+    ):
         return b.alias(call.node, value)
     raise b.refuse(call.node, "an expanded tensor can only be added to another one, or multiplied with it")
 
@@ -153,7 +161,7 @@ def resample(b: Builder, call: Call, value: Value) -> Value:
 
 
 def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: int) -> Any:
-    """For each of `size` output rows (dim 1) or columns (dim 2), two of the input's and their shares: (2, size) each."""
+    """Two of the input's rows (dim 1) or columns (dim 2), and their shares, for each of the output's: (2, size) each."""
     length = shape[dim]
     if length == 1 and size == 1:
         return np.zeros((2, 1), np.int64), np.array([[1.0], [0.0]])
@@ -177,7 +185,7 @@ def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: i
 
 
 def transposed(b: Builder, call: Call, value: Value) -> Value:
-    """A transposed convolution: zeros between and around the pixels, then a convolution with the kernel turned round."""
+    """A transposed convolution: zeros between and around the pixels, then a convolution, its kernel turned round."""
     node, module = call.node, call.module
     assert isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d)
     wide: Any = b.wide.get_submodule(str(node.target))
@@ -206,7 +214,7 @@ def transposed(b: Builder, call: Call, value: Value) -> Value:
 
 
 def _dense_kernel(module: Any) -> Tensor:
-    """The weights (in, out / groups, …) of a transposed convolution as those of a plain one without groups and holes."""
+    """The weights of a transposed convolution as those of a plain one without groups and holes."""
     weight, groups = module.weight.detach(), module.groups
     inputs, outputs = module.in_channels // groups, module.out_channels // groups
     spread = [(k - 1) * d + 1 for k, d in zip(module.kernel_size, module.dilation, strict=True)]
@@ -239,12 +247,16 @@ def normalise(b: Builder, call: Call, value: Value) -> Value:
         op.flags |= Flag.EVERY_VALUE * (h * w > 1)
     else:
         if len(b.shape(node)) == 2 and (h, w) != (1, 1):
-            raise b.refuse(node, "a norm of a flattened image's channels is not supported: put it before flattening")
+            raise b.refuse(
+                node, "a norm of a flattened image's channels is not supported: put it before flattening"
+            )
         op.groups = module.num_groups if isinstance(module, nn.GroupNorm) else c
     for name, field in (("weight", "scale"), ("bias", "bias")):
         own: Any = getattr(module, name, None)
         if own is not None:
             values = own.detach().to(torch.float32)
-            flat = values.view(c, h, w).permute(1, 2, 0).reshape(-1) if op.flags & Flag.EVERY_VALUE else values
+            flat = (
+                values.view(c, h, w).permute(1, 2, 0).reshape(-1) if op.flags & Flag.EVERY_VALUE else values
+            )
             setattr(op, field, flat.reshape(-1).numpy().copy())
     return b.to_float(node, value, op)

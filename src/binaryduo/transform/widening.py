@@ -6,7 +6,6 @@ from torch import Tensor, nn
 from binaryduo.nn.copies import shift_vector
 from binaryduo.transform.layout import State
 
-
 Layer = nn.Conv1d | nn.Conv2d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.Linear
 
 
