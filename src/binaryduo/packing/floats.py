@@ -161,7 +161,7 @@ def resample(b: Builder, call: Call, value: Value) -> Value:
 
 
 def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: int) -> Any:
-    """Two of the input's rows (dim 1) or columns (dim 2), and their shares, for each of the output's: (2, size) each."""
+    """Two of the input's rows (dim 1) or columns (dim 2) and their shares, for each of the output's: (2, size) both."""
     length = shape[dim]
     if length == 1 and size == 1:
         return np.zeros((2, 1), np.int64), np.array([[1.0], [0.0]])

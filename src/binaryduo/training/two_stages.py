@@ -46,8 +46,8 @@ def duo(*arguments: Any, **options: Any) -> Any:
     """Train a coupled network, decouple it, fine-tune the binary one; with `resume`, in whichever stage it was.
 
     `duo(model, train, test, stage, finetune, loop, folder, …)` does it for a binary baseline of your own and returns
-    the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`. `duo(recipe, folder, …)` does it
-    for a recipe and returns the results.
+    the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`. `duo(recipe, folder,
+    …)` does it for a recipe and returns the results.
     """
     first = arguments[0] if arguments else options.get("recipe", options.get("model"))
     if isinstance(first, Recipe):
