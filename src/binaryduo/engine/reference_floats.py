@@ -11,7 +11,9 @@ from binaryduo.engine.program import Array, Curve, Flag, Join, Op, Tensor
 
 Values = NDArray[Any]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+def _erf(x: Values) -> Values:
+    return np.array([math.erf(value) for value in x.flat], np.float64).reshape(x.shape)
 
 
 def _sigmoid(x: Values) -> Values:
@@ -76,7 +78,7 @@ def resampled(source: Values, target: Tensor, op: Op) -> Values:
     shares, across = op.scale[: 2 * h].reshape(2, h), op.scale[2 * h :].reshape(2, w)
     down = sum(shares[i][None, :, None, None] * source[:, rows[i]] for i in range(2))
     assert isinstance(down, np.ndarray)
-    out: Values = sum(across[i][None, None, :, None] * down[:, :, columns[i]] for i in range(2))  # type: ignore[assignment]
+    out: Values = sum(across[i][None, None, :, None] * down[:, :, columns[i]] for i in range(2))
     return out.astype(np.float32)
 
 

@@ -190,7 +190,7 @@ def transposed(b: Builder, call: Call, value: Value) -> Value:
     assert isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d)
     wide: Any = b.wide.get_submodule(str(node.target))
     weight = _dense_kernel(wide)
-    kernel, (c, h, w), shape = tuple(weight.shape[2:]), value.shape, b.image_shape(node)
+    kernel, (c, h, w), shape = (weight.shape[2], weight.shape[3]), value.shape, b.image_shape(node)
     stride, padding = (1, *module.stride)[-2:], (0, *module.padding)[-2:]
     index, shares = [], []
     for size, k, s, p, out in zip((h, w), kernel, stride, padding, shape[1:], strict=True):
@@ -224,7 +224,7 @@ def _dense_kernel(module: Any) -> Tensor:
         part = weight[g * inputs : (g + 1) * inputs].transpose(0, 1)
         rows, columns = slice(g * outputs, (g + 1) * outputs), slice(g * inputs, (g + 1) * inputs)
         full[(rows, columns, *holes)] = part
-    turned = full.flip(list(range(2, full.dim())))
+    turned: Tensor = full.flip(list(range(2, full.dim())))
     return turned.unsqueeze(2) if turned.dim() == 3 else turned
 
 

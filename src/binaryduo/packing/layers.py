@@ -149,8 +149,8 @@ def number(b: Builder, call: Call, value: Value) -> Value:
         return join(b, call, value)
     if len(node.args) + len(node.kwargs) != 2:
         raise b.refuse(node, "it has more arguments than two values")
-    k = b.constants.get(constant, constant)  # type: ignore[arg-type]
-    if not isinstance(k, int | float | Tensor) or isinstance(k, bool):
+    k: Any = b.constants.get(constant, constant)  # type: ignore[arg-type]
+    if not isinstance(k, int | float | Tensor) or k is True or k is False:
         raise b.refuse(node, "it is combined with something that is not a plain number")
     k = _for_channels(b, call, value, torch.as_tensor(k, dtype=torch.float64))
     if name == "div" and (not first or bool((k == 0).any())):
