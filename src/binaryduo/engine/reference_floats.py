@@ -2,6 +2,7 @@
 value, other rows and columns, normalisation. Images are (N, H, W, C)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def curve(function: Curve, source: Values, parameters: Array | None) -> Values:
     x = source.astype(np.float64)
     p = np.zeros(1) if parameters is None else parameters.astype(np.float64)
     with np.errstate(over="ignore"):
-        y = {
+        results: dict[Curve, Callable[[], Values]] = {
             Curve.PRELU: lambda: np.where(x >= 0, x, p * x),
             Curve.CLAMP: lambda: np.minimum(np.maximum(x, p[0]), p[-1]),
             Curve.SIGMOID: lambda: _sigmoid(x),
@@ -48,8 +49,8 @@ def curve(function: Curve, source: Values, parameters: Array | None) -> Values:
             Curve.ABS: lambda: np.abs(x),
             Curve.EXP: lambda: np.exp(x),
             Curve.SQUARE: lambda: x * x,
-        }[function]()
-        return np.asarray(y.astype(np.float32))
+        }
+        return np.asarray(results[function]().astype(np.float32))
 
 
 def joined(function: Join, source: Values, other: Values) -> Values:
