@@ -1,4 +1,4 @@
-"""One HTML file that runs a packed model: engine, model and examples are inside it, and nothing is loaded from anywhere."""
+"""One HTML file that runs a packed model: engine, model and examples are inside it; nothing is loaded."""
 
 import base64
 import html
@@ -70,8 +70,8 @@ def _check(path: Path, model: PackedModel, classes: Sequence[str]) -> None:
     channels, height, width = model.input_shape
     if channels not in (1, 3) or height < 2 or width < 2:
         raise ArgumentError(
-            f"{path} reads {channels} × {height} × {width} numbers, and the page shows pictures: a model with one or three "
-            "channels is needed"
+            f"{path} reads {channels} × {height} × {width} numbers, and the page shows pictures: a model "
+            "with one or three channels is needed"
         )
     outputs = model.program.tensors[-1].channels
     if classes and len(classes) != outputs:

@@ -122,7 +122,7 @@ function showAnswer(logits) {
   const top = Math.max(...logits), powers = Array.from(logits, (v) => Math.exp(v - top));
   const sum = powers.reduce((a, b) => a + b), order = names.map((_, i) => i).sort((a, b) => powers[b] - powers[a]);
   $("classes").replaceChildren(
-    ...order.slice(0, 6).map((i, place) => {
+    ...order.slice(0, 10).map((i, place) => {
       const line = make("li", place ? "" : "first"), bar = make("div", "bar"), fill = make("div");
       fill.style.width = `${(100 * powers[i]) / sum}%`;
       bar.append(fill);
@@ -140,7 +140,7 @@ function fact(name, value, note) {
   return dd;
 }
 const layers = model.tensors.filter((t) => t.kind === "bits");
-fact("Size of the file", kilobytes(model.bytes), data.floatBytes > model.bytes ? `its weights as floats: ${kilobytes(data.floatBytes)}` : "");
+fact("Size of the file", kilobytes(model.bytes), data.floatBytes > model.bytes ? `as floats: ${kilobytes(data.floatBytes)}` : "");
 const time = fact("One picture takes", "…");
 fact("Layers of bits", String(layers.length), `${layers.reduce((n, t) => n + t.channels * t.height * t.width, 0).toLocaleString("en")} bits a picture`);
 fact("The network sees", `${width} × ${height}`, channels === 1 ? "shades of grey" : `${channels} colours`);
