@@ -41,6 +41,7 @@ OPTIONS = frozenset(
         "in_channels",
         "image_size",
         "topology",
+        "interval",
     ]
 )
 WHAT = "a run folder, a checkpoint (step-….json), a file of weights (.safetensors) or a pretrained network's name"
@@ -168,6 +169,7 @@ def _source(
         "in_channels": data.shape[0],
         "image_size": data.shape[1],
         "topology": wanted.topology,
+        "interval": wanted.interval,
     }
     return Source(model.eval(), path, options, data.shape, recipe, data)
 

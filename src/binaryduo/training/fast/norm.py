@@ -92,6 +92,7 @@ def kinds_fit(norm: nn.Module, act: nn.Module) -> bool:
         and act.ste == "relu1"
         and act.slope in (None, 1.0)
         and not act.soft
+        and act.interval is None  # learned thresholds have gradients that the kernel does not compute
     )
 
 
