@@ -8,7 +8,7 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
-from binaryduo.graph.tracing import as_inputs, copied
+from binaryduo.graph.tracing import as_inputs, copied, tensors_in
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 
 OPSET = 18
@@ -41,9 +41,19 @@ class _Levels(nn.Module):
 def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     """Write the model, coupled, decoupled or baseline, as ONNX (opset 18) with a free batch size.
 
-    The model is left as it was. Check the result with ONNX Runtime as the tests do: a value within rounding
-    of a threshold may fall on its other side there, as anywhere.
+    The model is left as it was. One output is called "logits"; those of a dictionary keep their names. Check the
+    result with ONNX Runtime as the tests do: a value within rounding of a threshold may fall on its other side there,
+    as anywhere.
     """
+    example = checked_example(model, example_input, path)
+    if len(example) == 1:  # the exporter would take a batch of one for a constant
+        example = torch.cat([example, example])
+    batch = torch.export.Dim("batch", min=1)
+    write(standard_modules(model), example, path, ({0: batch},))
+
+
+def checked_example(model: nn.Module, example_input: Any, path: str | Path) -> Tensor:
+    """The example input of an export that can be done: the packages are there, and our layers can be replaced."""
     try:
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
@@ -55,19 +65,23 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     inputs = as_inputs(example_input)
     if len(inputs) != 1:
         raise ArgumentError(f"export_onnx takes a model with one input, not {len(inputs)}")
-    plain = standard_modules(model)
     example = inputs[0].detach().cpu().float()
-    if len(example) == 1:  # the exporter would take a batch of one for a constant
-        example = torch.cat([example, example])
     with torch.no_grad():
         own = copied(model).cpu().float().eval()(example)
-        if not torch.equal(own, plain(example)):
+        pairs = zip(tensors_in(own), tensors_in(standard_modules(model)(example)), strict=True)
+        if not all(torch.equal(a, b) for a, b in pairs):
             raise GraphError(
                 f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
                 "values. A subclass of QuantAct, BinaryConv2d or BinaryLinear with a forward of its own, or a hook on "
                 "one, is the usual reason"
             )
-    batch = torch.export.Dim("batch", min=1)
+    return example
+
+
+def write(plain: nn.Module, example: Tensor, path: str | Path, dynamic_shapes: Any = None) -> None:
+    """Export a model whose layers the exporter knows."""
+    with torch.no_grad():
+        names = _output_names(plain(example))
     with _quiet():
         program = torch.onnx.export(
             plain,
@@ -75,12 +89,26 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
             dynamo=True,
             opset_version=OPSET,
             input_names=["images"],
-            output_names=["logits"],
-            dynamic_shapes=({0: batch},),
+            output_names=names,
+            dynamic_shapes=dynamic_shapes,
             verbose=False,
         )
     assert program is not None
     program.save(str(path))
+
+
+def _output_names(output: Any) -> list[str]:
+    """What the outputs are called: "logits" where there is one, a dictionary's own names, else by their numbers.
+
+    >>> _output_names({"label": torch.zeros(1), "box": torch.zeros(1)}), _output_names((torch.zeros(1),) * 2)
+    (['label', 'box'], ['output_0', 'output_1'])
+    """
+    count = len(list(tensors_in(output)))
+    if count == 1:
+        return ["logits"]
+    if isinstance(output, dict) and len(output) == count:
+        return [str(name) for name in output]
+    return [f"output_{number}" for number in range(count)]
 
 
 @contextmanager
@@ -97,19 +125,22 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def standard_modules(model: nn.Module) -> nn.Module:
+def standard_modules(
+    model: nn.Module, replacement: Callable[[nn.Module], nn.Module] | None = None
+) -> nn.Module:
     """A copy in evaluation mode in which our layers are replaced by plain ones that compute the same.
 
     >>> standard_modules(nn.Sequential(QuantAct(3)))(torch.tensor([0.2, 0.3, 0.8])).tolist()
     [0.0, 0.5, 1.0]
     """
     plain = copied(model).cpu().float().eval()
+    replaced = replacement or _replacement
     if isinstance(plain, QuantAct):
-        return _replacement(plain)
+        return replaced(plain)
     for module in list(plain.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, QuantAct) or is_binary_weight(child):
-                setattr(module, name, _replacement(child))
+                setattr(module, name, replaced(child))
     return plain
 
 
@@ -117,8 +148,8 @@ def _replacement(module: nn.Module) -> nn.Module:
     if isinstance(module, QuantAct):
         return nn.ReLU() if module.levels is None else _Levels(module)
     plain = copy.deepcopy(module)
-    assert isinstance(plain, nn.Conv2d | nn.Linear)
+    assert isinstance(plain, nn.Conv1d | nn.Conv2d | nn.Linear)
     with torch.no_grad():
         plain.weight.copy_(binarize_weight(plain.weight.detach()))
-    plain.__class__ = nn.Conv2d if isinstance(plain, nn.Conv2d) else nn.Linear
+    plain.__class__ = next(kind for kind in (nn.Conv1d, nn.Conv2d, nn.Linear) if isinstance(plain, kind))
     return plain
