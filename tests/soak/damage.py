@@ -9,10 +9,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+from binaryduo.errors import BinaryDuoError
 from binaryduo.training import Stage, schedule
-from tests.soak.small_run import carry_on, judged, orphans, outcome, quick
+from tests.soak.small_run import orphans, quick
+from tests.soak.verbs import carry_on, outcome
 
 TENSOR_BYTES = 1000  # sampled of each tensor file
 
@@ -66,6 +69,23 @@ def cases(folder: Path, seed: int = 0) -> list[Case]:
     return found
 
 
+def judged(verb: str, folder: Path, wanted: dict[str, Any]) -> tuple[str, str]:
+    """What continuing the run in the folder comes to, and the sentence that was said, if any."""
+    with quick() as said:
+        try:
+            carry_on(verb, folder)
+            same = outcome(verb, folder) == wanted
+        except BinaryDuoError as error:
+            return "a sentence", str(error)
+        except Exception as error:
+            return "TRACEBACK", f"{type(error).__name__}: {error}"
+    usual = ("continuing after step", ": epoch ", "decoupled: ")
+    words = [line for line in said.getvalue().splitlines() if not any(part in line for part in usual)]
+    if same:
+        return ("identical, with a sentence" if words else "identical"), " ".join(words)
+    return ("a sentence" if words else "SILENT DIFFERENCE"), " ".join(words)
+
+
 def results(verb: str, minutes: float, most: int | None = None) -> Iterator[tuple[Case, str, str]]:
     """Each case with what came of it, until the time is over."""
     until = time.monotonic() + 60 * minutes
@@ -73,7 +93,7 @@ def results(verb: str, minutes: float, most: int | None = None) -> Iterator[tupl
         whole, part, here = (Path(place) / name for name in ("whole", "part", "here"))
         with quick():
             carry_on(verb, whole)
-            wanted = outcome(whole)
+            wanted = outcome(verb, whole)
         unfinished(verb, part)
         for case in cases(part)[:most]:
             shutil.copytree(part, here)
