@@ -24,9 +24,10 @@ test: setup      ## run every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 MINUTES ?= 60
-soak: setup      ## kill and damage runs on purpose, MINUTES for each of four parts; not part of the tests
-	@for verb in train duo; do for what in kills damage; do \
-	  OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $$what --verb $$verb --minutes $(MINUTES) || exit 1; done; done
+soak: setup      ## kill, damage, serve and fuzz on purpose, MINUTES for each of eight parts; not part of the tests
+	@for part in 'kills --verb train' 'kills --verb duo' 'kills --verb search' 'kills --verb reproduce' \
+	  'damage --verb train' 'damage --verb duo' service fuzz; do \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $$part --minutes $(MINUTES) || exit 1; done
 
 check: setup     ## lint, types, import rules, C++ format
 	$(BIN)/ruff check .

@@ -1,8 +1,7 @@
-// A coverage-guided fuzz target for the native reader and executor, with the sanitizers;
-// tests/soak/fuzzing.py builds and runs it. The input is a .duo file, which fuzz_mutator.cpp alters and makes
-// whole again. A program that is accepted and small enough is run with every instruction set of the CPU: the
-// vector sets must agree to the last bit, and the scalar one wherever nothing is multiplied and added at once
-// (it rounds in between).
+// A coverage-guided fuzz target for the C API, with the sanitizers; tests/soak/fuzzing.py builds and runs it.
+// The input is a .duo file, which fuzz_mutator.cpp alters and makes whole again. A program that is accepted
+// and small enough is run with every instruction set of the CPU: the vector sets must agree to the last bit,
+// and the scalar one wherever nothing is multiplied and added at once (it rounds in between).
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,13 +9,24 @@
 #include <stdexcept>
 #include <string>
 
-#include "../engine/model.h"
+#include "../engine/program.h"
+#include "../include/duo.h"
 #include "fuzz_container.h"
 
 using namespace binaryduo;
 using duo_file::Bytes;
 
 namespace {
+
+constexpr size_t kImages = 3;  // of which two go through the network together
+
+// Every tensor of the network for all images, as the run has written it.
+using Trace = std::vector<Bytes>;
+
+[[noreturn]] void broken(const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+    std::abort();
+}
 
 // Bounds the work of one input, not the correctness: sums that would take too long are not run.
 double products(const Program& program) {
@@ -30,18 +40,9 @@ double products(const Program& program) {
     return total;
 }
 
-std::vector<std::string> sets() {
-    std::istringstream words(available_kernels());
-    std::vector<std::string> found;
-    for (std::string word; words >> word;) found.push_back(word);
-    return found;
-}
-
-using Trace = std::vector<Bytes>;  // every tensor of the program, for one image
-
 bool same(const Tensor& t, const Bytes& a, const Bytes& b) {
     if (a == b) return true;
-    if (t.kind != Kind::kFloat) return false;
+    if (t.kind != Kind::kFloat || a.size() != b.size()) return false;
     for (size_t i = 0; i < a.size(); i += sizeof(float)) {
         const float x = duo_file::get<float>(&a[i]), y = duo_file::get<float>(&b[i]);
         if (!(std::isnan(x) && std::isnan(y)) && std::memcmp(&x, &y, sizeof(float))) return false;
@@ -49,17 +50,22 @@ bool same(const Tensor& t, const Bytes& a, const Bytes& b) {
     return true;
 }
 
-// Whether all instruction sets give the same result of the same input: those that multiply and add in one
-// step and those that round in between differ elsewhere.
+// Whether all instruction sets give the same result of the same input: elsewhere those that multiply and add
+// in one step differ from those that round in between.
 bool exact(const Op& op) {
     switch (op.code) {
         case Code::kBinaryConv:
         case Code::kPointwise:
             return !op.scale;
-        case Code::kFloatConv:
-            return false;
-        default:
+        case Code::kMaxPool:
+        case Code::kAveragePool:
+        case Code::kMeanCopies:
+        case Code::kPadChannels:
+        case Code::kUnpack:
+        case Code::kConcat:
             return true;
+        default:
+            return false;
     }
 }
 
@@ -71,55 +77,102 @@ void compare(const Program& program, const Trace& one, const Trace& other, bool 
             if (t >= 0) equal = equal && same(program.tensors[t], one[t], other[t]);
         if (!all && !(equal && exact(op))) continue;
         for (int32_t t : {op.out_float, op.out_bits})
-            if (t >= 0 && !same(program.tensors[t], one[t], other[t])) {
-                std::fprintf(stderr, "%s differ in tensor %d, operation of code %u\n", names.c_str(), t,
-                             unsigned(op.code));
-                std::abort();
-            }
+            if (t >= 0 && !same(program.tensors[t], one[t], other[t]))
+                broken(names + " differ in tensor " + std::to_string(t) + ", operation of code " +
+                       std::to_string(unsigned(op.code)));
     }
 }
 
-// One image with every set, and a batch with one of them, in turn.
-void run_with_every_set(const Program& program, size_t size) {
-    static const std::vector<std::string> names = sets();
-    const Tensor in = program.tensors[program.input], out = program.tensors[program.output];
-    constexpr size_t kImages = 3;
-    std::vector<float> images(kImages * in.pixels() * in.channels),
-        result(kImages * out.pixels() * out.channels);
-    for (size_t i = 0; i < images.size(); ++i) images[i] = float(int(i * 37 % 23) - 11) / 8;
-    Trace first;
-    for (const std::string& name : names) {
-        setenv("BINARYDUO_ISA", name.c_str(), 1);
-        Model model(program, 1);
-        if (model.workspace_bytes() > (size_t(1) << 24)) return;
-        if (name == names[size % names.size()]) model.run(images.data(), kImages, result.data());
-        Trace trace;
-        std::vector<uint8_t*> targets;
-        for (const Tensor& t : program.tensors) trace.emplace_back(t.image_bytes());
-        for (Bytes& tensor : trace) targets.push_back(tensor.data());
-        model.trace(images.data(), targets.data());
-        if (first.empty())
-            first = trace;
-        else
-            compare(program, first, trace, name != "scalar", names[0] + " and " + name);
+struct OpenModel {
+    duo_model* model = nullptr;
+    duo_error error;
+    duo_status status;
+
+    OpenModel(const uint8_t* bytes, size_t size) {
+        duo_options options{};
+        options.together = 2;
+        status = duo_open_memory(bytes, size, &options, &model, &error);
+        if ((status == DUO_OK) != (model != nullptr) || (status == DUO_OK) != !*error.sentence)
+            broken("a status without its sentence, or a sentence without its status");
     }
+    ~OpenModel() { duo_close(model); }
+};
+
+Trace run(const duo_model* model) {
+    std::vector<Bytes> inputs, outputs;
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    duo_tensor tensor;
+    for (size_t i = 0; i < duo_inputs(model); ++i) {
+        if (duo_input(model, i, &tensor, nullptr)) broken("an input that cannot be described");
+        inputs.emplace_back(kImages * tensor.bytes);
+        if (tensor.kind == DUO_FLOAT32)
+            for (size_t at = 0; at < inputs[i].size(); at += 4)
+                duo_file::put(&inputs[i][at], float(int(at / 4 * 37 % 23) - 11) / 8);
+        else
+            for (size_t at = 0; at < inputs[i].size(); ++at) inputs[i][at] = uint8_t(at * 37);
+    }
+    for (size_t i = 0; i < duo_outputs(model); ++i) {
+        if (duo_output(model, i, &tensor, nullptr)) broken("an output that cannot be described");
+        outputs.emplace_back(kImages * tensor.bytes);
+    }
+    for (const Bytes& input : inputs) from.push_back(input.data());
+    for (Bytes& output : outputs) to.push_back(output.data());
+    struct Watcher {
+        const duo_model* model;
+        Trace trace;
+    } watcher{model, Trace(duo_tensors(model))};
+    const duo_watch watch = [](void* self, const duo_written* w) {
+        Watcher& own = *static_cast<Watcher*>(self);
+        duo_tensor written;
+        duo_tensor_of(own.model, w->tensor, &written, nullptr);
+        const uint8_t* values = static_cast<const uint8_t*>(w->values);
+        own.trace[w->tensor].insert(own.trace[w->tensor].end(), values, values + w->images * written.bytes);
+    };
+    Bytes arena(duo_arena_bytes(model), 0xFF);
+    duo_error error;
+    if (duo_run_watched(model, kImages, from.data(), to.data(), arena.data(), arena.size(), watch, &watcher,
+                        &error))
+        broken(std::string("a model that opens does not run: ") + error.sentence);
+    return watcher.trace;
+}
+
+std::vector<std::string> instruction_set_names() {
+    std::istringstream words(duo_instruction_sets());
+    std::vector<std::string> found;
+    for (std::string word; words >> word;) found.push_back(word);
+    return found;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+    static const std::vector<std::string> names = instruction_set_names();
+    setenv("BINARYDUO_ISA", names[0].c_str(), 1);
+    const OpenModel best(bytes, size);
+    // The tables once more as copies of exact length, so that the sanitizer sees every byte read too far.
     Bytes parts[duo_file::kParts];
-    if (!duo_file::split(bytes, size, parts, true)) return 0;
-    // Copies of exact length, so that the sanitizer sees every byte read too far.
-    for (Bytes& part : parts) part.shrink_to_fit();
+    if (!duo_file::split(bytes, size, parts, true)) {
+        if (!best.status) broken("a file whose container is not right was opened");
+        return 0;
+    }
     const Bytes &tensors = parts[duo_file::kTensors], &ops = parts[duo_file::kOps],
                 &data = parts[duo_file::kData];
     try {
         const Program program =
             read_program(tensors.data(), tensors.size(), ops.data(), ops.size(), data.data(), data.size());
-        if (program.total_bytes < (1 << 16) && products(program) < 2e5)
-            run_with_every_set(program, size / duo_file::kAlign);
+        if (best.status == DUO_NO_MEMORY) return 0;
+        if (best.status)
+            broken(std::string("a program that can be read was refused: ") + best.error.sentence);
+        if (duo_arena_bytes(best.model) > (1 << 20) || products(program) > 2e5) return 0;
+        const Trace wanted = run(best.model);
+        for (size_t i = 1; i < names.size(); ++i) {
+            setenv("BINARYDUO_ISA", names[i].c_str(), 1);
+            const OpenModel other(bytes, size);
+            compare(program, wanted, run(other.model), names[i] != "scalar", names[0] + " and " + names[i]);
+        }
     } catch (const std::invalid_argument&) {
+        if (!best.status) broken("a program that is refused was opened");
     }
     return 0;
 }

@@ -1,7 +1,8 @@
-"""The coverage-guided fuzzer (libFuzzer) on the native reader and executor, with the sanitizers: built, fed and run.
+"""The coverage-guided fuzzer (libFuzzer) on the C API, with the sanitizers: built, fed and run.
 
-Its inputs are .duo files; csrc/checks/fuzz_mutator.cpp makes every checksum right again after an alteration, so that the
-deep reader is reached, and csrc/checks/fuzz_model.cpp runs what is accepted with every instruction set and compares them.
+Its inputs are .duo files; csrc/checks/fuzz_mutator.cpp makes every checksum right again after an alteration, so that
+the deep reader is reached, and csrc/checks/fuzz_model.cpp runs what is accepted with every instruction set and
+compares them.
 """
 
 import os
