@@ -1,5 +1,6 @@
 """Hostile files that ship with the source (attacks/README.md): refused in one sentence, or run the same everywhere."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,10 @@ def test_no_attack_takes_memory() -> None:
     lines = "\n".join(line[8:] for line in code.splitlines())
     done = subprocess.run([sys.executable, "-c", lines, *FILES], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_names_that_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.duo")  # nobody will ever write to it
+    for name in ("a\0b", tmp_path, tmp_path / "pipe.duo", tmp_path / "missing.duo", "/dev/zero"):
+        with pytest.raises(PackedFormatError):
+            load(name)

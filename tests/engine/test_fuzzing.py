@@ -11,6 +11,7 @@ from tests.soak import fuzzing
 SECONDS = int(os.environ.get("BINARYDUO_FUZZ_SECONDS", "30"))
 
 
+@pytest.mark.timeout(600)  # most of it is the compiler's
 def test_native_reader_and_executor(tmp_path: Path) -> None:
     try:
         fuzzer = fuzzing.build(tmp_path)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from binaryduo.errors import ArgumentError, CheckpointError
-from binaryduo.paper import trainings
+from binaryduo.paper import runner, trainings
 from binaryduo.paper.experiment import Workspace
 from binaryduo.paper.results import read
 
@@ -75,3 +75,12 @@ def test_a_damaged_summary_of_a_run_is_named(content: str, tmp_path: Path) -> No
     (folder / "metrics.jsonl").write_text("")
     with pytest.raises(CheckpointError, match=r"the summary|move the folder away"):
         trainings.measure(work, Workspace(tmp_path))
+
+
+def test_rows_that_lack_something_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "figure1b_width" / "smoke.json"
+    path.parent.mkdir()
+    path.write_text('{"units": [{"unit": {}, "seconds": 1, "rows": [{"levels": 4}]}]}')
+    for verb in (runner.collect, runner.plot):
+        with pytest.raises(ArgumentError, match="the rows of figure1b_width are not whole"):
+            verb("figure1b_width", "smoke", tmp_path)

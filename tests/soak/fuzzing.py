@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,16 +46,19 @@ def build(folder: Path) -> Path:
     sources = [path for room in ("common", "engine") for path in sorted((CSRC / room).glob("*.cpp"))]
     sources = [path for path in sources if path.name != "bindings.cpp"]
     sources += [CSRC / "checks" / name for name in ("fuzz_model.cpp", *HELPERS)]
-    objects = []
-    for source in sources:
-        here = re.fullmatch(r"kernels_(.*)", source.stem)
-        flags = [f"-m{feature}" for feature in SETS.get(here[1] if here else "", "").split()]
-        helper = source.name in HELPERS
-        flags.append("-O2" if helper else "-fsanitize=fuzzer-no-link,address,undefined")
-        objects.append(folder / f"{source.parent.name}_{source.stem}.o")
-        _compile([clang, *FLAGS, *flags, "-c", source], objects[-1])
+    with ThreadPoolExecutor(os.cpu_count()) as several:
+        objects = list(several.map(lambda source: _object(clang, source, folder), sources))
     _compile([clang, *FLAGS, "-fsanitize=fuzzer,address,undefined", *objects], folder / "fuzz_model")
     return folder / "fuzz_model"
+
+
+def _object(clang: str, source: Path, folder: Path) -> Path:
+    here = re.fullmatch(r"kernels_(.*)", source.stem)
+    flags = [f"-m{feature}" for feature in SETS.get(here[1] if here else "", "").split()]
+    flags.append("-O2" if source.name in HELPERS else "-fsanitize=fuzzer-no-link,address,undefined")
+    target = folder / f"{source.parent.name}_{source.stem}.o"
+    _compile([clang, *FLAGS, *flags, "-c", source], target)
+    return target
 
 
 def _compile(command: list[str | Path], target: Path) -> None:
