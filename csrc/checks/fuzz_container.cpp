@@ -6,6 +6,7 @@ namespace duo_file {
 namespace {
 
 constexpr size_t kTable = 24, kLine = 32;
+constexpr uint32_t kVersion = 2;
 constexpr uint8_t kMagic[] = {0x89, 'D', 'U', 'O', '\r', '\n', 0x1a, '\n'};
 constexpr const char* kTags[] = {"TENS", "OPER", "META", "DATA"};
 
@@ -39,8 +40,9 @@ struct Section {
 bool split(const uint8_t* file, size_t size, Bytes (&parts)[kParts], bool strict) {
     if (size < kHeader) return false;
     if (strict &&
-        (std::memcmp(file, kMagic, 8) || get<uint32_t>(file + 8) != 1 || get<uint32_t>(file + 12) != kParts ||
-         get<uint64_t>(file + 16) != size || crc32(file, kHeader - 4) != get<uint32_t>(file + kHeader - 4)))
+        (std::memcmp(file, kMagic, 8) || get<uint32_t>(file + 8) < 1 || get<uint32_t>(file + 8) > kVersion ||
+         get<uint32_t>(file + 12) != kParts || get<uint64_t>(file + 16) != size ||
+         crc32(file, kHeader - 4) != get<uint32_t>(file + kHeader - 4)))
         return false;
     uint64_t expected = kHeader;
     for (int i = 0; i < kParts; ++i) {
@@ -60,7 +62,7 @@ void repair_header(Bytes& file) { put(file.data() + kHeader - 4, crc32(file.data
 Bytes join(const Bytes (&parts)[kParts]) {
     Bytes file(kHeader);
     std::memcpy(file.data(), kMagic, 8);
-    put<uint32_t>(file.data() + 8, 1);
+    put<uint32_t>(file.data() + 8, kVersion);
     put<uint32_t>(file.data() + 12, kParts);
     for (int i = 0; i < kParts; ++i) {
         const size_t offset = file.size(), used = parts[i].size();

@@ -14,7 +14,7 @@ namespace {
 
 using namespace duo_file;
 
-constexpr size_t kTensorRecord = 32, kOpRecord = 128, kTensorWords = 5, kOpWords = 14, kOffsets = 64;
+constexpr size_t kTensorRecord = 32, kOpRecord = 128, kTensorWords = 6, kOpWords = 16, kOffsets = 64;
 
 class Mutation {
   public:

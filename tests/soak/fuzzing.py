@@ -71,6 +71,7 @@ def _compile(command: list[str | Path], target: Path) -> None:
 
 def seeds() -> Iterator[Program]:
     """Small programs with every operation, odd widths, and every kind of weights."""
+    from tests.engine.test_float_ops import every_float_op
     from tests.engine.test_format import PROGRAM
 
     yield PROGRAM
@@ -88,6 +89,7 @@ def seeds() -> Iterator[Program]:
     b = Builder(6, 4, 4, seed=4)
     b.pool(0, Code.AVERAGE_POOL)
     yield b.finish(b.pool(0, Code.MAX_POOL))
+    yield every_float_op()[1]
 
 
 def write_seeds(corpus: Path) -> None:
