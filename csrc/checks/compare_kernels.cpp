@@ -1,6 +1,7 @@
 // Compares an instruction set with the scalar reference on random layers, bit by bit. Built and run by
-// tests/engine/test_instruction_sets.py for sets that this CPU lacks: AVX-512 through SIMDe, NEON in qemu.
-//     compare_kernels avx2|avx512|avx512vbmi|neon [cases]
+// tests/engine/test_instruction_sets.py for sets that this CPU lacks: AVX-512 through SIMDe, NEON in qemu,
+// WebAssembly in Node.
+//     compare_kernels avx2|avx512|avx512vbmi|neon|wasm [cases]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -148,6 +149,7 @@ int main(int argc, char** argv) {
     const Kernels* kernels = name == "avx512vbmi" ? kernels_avx512vbmi()
                              : name == "avx512"   ? kernels_avx512()
                              : name == "neon"     ? kernels_neon()
+                             : name == "wasm"     ? kernels_wasm()
                                                   : kernels_avx2();
     if (!kernels || name != kernels->name) {
         std::printf("%s is not built in\n", name.c_str());
@@ -158,12 +160,14 @@ int main(int argc, char** argv) {
         const Case c = random_case();
         const Data d(c);
         const Results wanted = run(*kernels_scalar(), c, d), found = run(*kernels, c, d);
+        // A binary layer's bits come from exact integers; a multiply-add fused or not may turn a float one.
+        // WebAssembly fuses nothing, and neither does its scalar reference.
+        const bool unfused = name == "wasm", exact = c.integers || unfused;
         size_t wrong = 0;
         for (size_t j = 0; j < wanted.floats.size(); ++j)
-            wrong +=
-                !(std::fabs(found.floats[j] - wanted.floats[j]) <= 1e-3f * (1 + std::fabs(wanted.floats[j])));
-        // A binary layer's bits come from exact integers; a multiply-add fused or not may turn a float one.
-        const bool exact = c.integers;
+            wrong += unfused ? found.floats[j] != wanted.floats[j]
+                             : !(std::fabs(found.floats[j] - wanted.floats[j]) <=
+                                 1e-3f * (1 + std::fabs(wanted.floats[j])));
         size_t bits = 0;
         for (size_t j = 0; j < wanted.bits.size(); ++j)
             bits += size_t(__builtin_popcount(unsigned(wanted.bits[j] ^ found.bits[j])));

@@ -39,13 +39,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     try {
         Program program =
             read_program(tensor_table.data(), tensors, op_table.data(), ops, data.data(), data.size());
-        if (program.total_bytes > (1 << 22) || products(program) > 1e8) return 0;
+        if (program.arena_bytes > (1 << 22) || products(program) > 1e8) return 0;
         const Tensor in = program.tensors[program.input], out = program.tensors[program.output];
-        Model model(std::move(program), 1);
-        if (model.workspace_bytes() > (size_t(1) << 28)) return 0;
+        duo_options options{};
+        options.threads = 1;
+        const Model model(std::move(program), options);
+        if (model.arena_bytes() > (size_t(1) << 28)) return 0;
+        std::vector<uint8_t> arena(model.arena_bytes(), 0xFF);
         std::vector<float> images(3 * in.pixels() * in.channels, 0.5f),
             result(3 * out.pixels() * out.channels);
-        model.run(images.data(), 3, result.data());
+        model.run(images.data(), 3, result.data(), arena.data(), nullptr, nullptr);
     } catch (const std::invalid_argument&) {
     }
     return 0;

@@ -24,6 +24,8 @@ std::vector<InstructionSet> find_instruction_sets() {
     }
 #elif defined(__aarch64__)
     found.push_back(InstructionSet::kNeon);
+#elif defined(__wasm_simd128__)
+    found.push_back(InstructionSet::kWasm);
 #endif
     found.push_back(InstructionSet::kScalar);
     return found;
@@ -41,6 +43,8 @@ const char* name_of(InstructionSet set) {
             return "avx2";
         case InstructionSet::kNeon:
             return "neon";
+        case InstructionSet::kWasm:
+            return "wasm";
         default:
             return "scalar";
     }

@@ -11,6 +11,7 @@ enum class InstructionSet {
     kAvx512,      // F, BW, VL and VPOPCNTDQ
     kAvx2,        // and FMA, POPCNT, BMI2
     kNeon,
+    kWasm,  // WebAssembly's 128-bit SIMD
     kScalar,
 };
 

@@ -36,7 +36,7 @@ inline void store_some(float* p, Floats8 v, size_t n) {
 
 // What a kernel's policy inherits that works on eight floats at a time.
 struct Lanes8 {
-    static constexpr size_t kLanes = 8, kFloatBlocks = 1;
+    static constexpr size_t kLanes = 8, kFloatBlocks = 1, kFloatRows = 6;
     using Floats = Floats8;
     static Floats load(const float* p) { return *reinterpret_cast<const Floats8Anywhere*>(p); }
     static void store(float* p, Floats v) { *reinterpret_cast<Floats8Anywhere*>(p) = v; }

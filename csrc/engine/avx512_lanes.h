@@ -40,7 +40,7 @@ inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
 #endif
 
 struct Lanes16 {
-    static constexpr size_t kLanes = 16, kFloatBlocks = 2;
+    static constexpr size_t kLanes = 16, kFloatBlocks = 2, kFloatRows = 6;
     using Floats = Floats16;
     static Floats load(const float* p) { return *reinterpret_cast<const Floats16Anywhere*>(p); }
     static void store(float* p, Floats v) { *reinterpret_cast<Floats16Anywhere*>(p) = v; }

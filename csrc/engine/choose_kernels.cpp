@@ -15,6 +15,8 @@ const Kernels* built(InstructionSet set) {
             return kernels_avx2();
         case InstructionSet::kNeon:
             return kernels_neon();
+        case InstructionSet::kWasm:
+            return kernels_wasm();
         default:
             return kernels_scalar();
     }

@@ -63,7 +63,7 @@ inline size_t float_items(const ConvShape& s) {
 template <typename Policy>
 void float_item(const ConvShape& s, const float* padded, const float* weights, const Epilogue& e, size_t item,
                 uint8_t* scratch) {
-    constexpr size_t kBlocks = Policy::kFloatBlocks;
+    constexpr size_t kBlocks = Policy::kFloatBlocks, kRows = Policy::kFloatRows;
     const size_t tiles = tiles_of(s.pixels(), kFloatTile), inputs = s.kh * s.segment();
     const size_t first_pixel = item % tiles * kFloatTile,
                  pixels = std::min(kFloatTile, s.pixels() - first_pixel);
@@ -71,9 +71,9 @@ void float_item(const ConvShape& s, const float* padded, const float* weights, c
                  channels = std::min(s.channels - first, kFloatChannels);
     float* sums = reinterpret_cast<float*>(scratch);  // [kFloatRows][kFloatChannels]
     Place place(s, first_pixel);
-    for (size_t p = 0; p < pixels; p += kFloatRows) {
-        const size_t count = std::min(kFloatRows, pixels - p);
-        const float* rows[kFloatRows];
+    for (size_t p = 0; p < pixels; p += kRows) {
+        const size_t count = std::min(kRows, pixels - p);
+        const float* rows[kRows];
         for (size_t r = 0; r < count; ++r, place.next())
             rows[r] = padded + (place.row() * s.padded_width() + place.column()) * s.unit;
         for (size_t c = 0; c < channels;) {

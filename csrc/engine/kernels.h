@@ -87,6 +87,7 @@ const Kernels* kernels_avx2();
 const Kernels* kernels_avx512();
 const Kernels* kernels_avx512vbmi();
 const Kernels* kernels_neon();
+const Kernels* kernels_wasm();
 
 // The kernels that run now: see instruction_sets.h.
 const Kernels& choose_kernels();

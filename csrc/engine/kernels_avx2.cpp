@@ -20,22 +20,7 @@
 namespace binaryduo {
 namespace avx2 {
 #include "kernel_table.h"
-
-struct Tables {
-    alignas(64) uint8_t row[256][16];
-    constexpr Tables() : row() {
-        for (int pair = 0; pair < 256; ++pair)
-            for (int w = 0; w < 16; ++w) {
-                int low = 0, high = 0;
-                for (int bit = 0; bit < 4; ++bit) {
-                    low += (pair >> bit) & (w >> bit) & 1;
-                    high += (pair >> (bit + 4)) & (w >> bit) & 1;
-                }
-                row[pair][w] = uint8_t(low + 16 * high);
-            }
-    }
-};
-constexpr Tables kTables;
+#include "pair_tables.h"
 
 struct Policy : Lanes8 {
     static constexpr const char* kName = "tables";
@@ -58,12 +43,7 @@ struct Policy : Lanes8 {
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 4 * i), _mm256_slli_epi16(first, 4));
             _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 4 * i + 32), _mm256_slli_epi16(second, 4));
         }
-        for (; i < bytes; ++i) {
-            const uint8_t a = padded[i], b = padded[i + shift];
-            const uint16_t offsets[2] = {uint16_t(((a & 15) | (b & 15) << 4) * 16),
-                                         uint16_t(((a >> 4) | (b & 0xf0)) * 16)};
-            std::memcpy(out + 4 * i, offsets, 4);
-        }
+        for (; i < bytes; ++i) store_offsets(padded[i], padded[i + shift], out + 4 * i);
     }
 
     // scratch[group][blocks · 32]: a nibble in each byte; filled up with zeros to whole chunks of 3 groups.
@@ -98,7 +78,7 @@ struct Policy : Lanes8 {
     static void count_blocks(const uint16_t* offsets, const uint8_t* weights, size_t chunks, uint16_t* counts,
                              bool first) {
         const __m256i low = _mm256_set1_epi8(0x0f);
-        const uint8_t* tables = &kTables.row[0][0];
+        const uint8_t* tables = &kPairTables.row[0][0];
         __m256i sum[kBlocksHere], high[kBlocksHere];
         for (size_t b = 0; b < kBlocksHere; ++b) sum[b] = high[b] = _mm256_setzero_si256();
 #pragma GCC unroll 2

@@ -1,5 +1,5 @@
 """Every instruction set gives the same bits: those of this CPU on whole networks, those that it lacks against the
-scalar reference (AVX-512 through SIMDe, NEON in qemu)."""
+scalar reference (AVX-512 through SIMDe, NEON in qemu, WebAssembly in Node)."""
 
 import platform
 import shutil
@@ -13,7 +13,8 @@ from tests.engine.test_pack import trained_like
 
 CSRC = Path(__file__).parents[2] / "csrc"
 SOURCES = [
-    CSRC / "engine" / f"kernels_{name}.cpp" for name in ("scalar", "avx2", "avx512", "avx512vbmi", "neon")
+    CSRC / "engine" / f"kernels_{name}.cpp"
+    for name in ("scalar", "avx2", "avx512", "avx512vbmi", "neon", "wasm")
 ]
 
 
@@ -48,6 +49,15 @@ def test_neon(tmp_path):
         pytest.skip("qemu-user is not installed: NEON was not checked")
     program = build("aarch64-linux-gnu-g++", tmp_path / "compare", "-static")
     agrees([emulator, program], "neon")
+
+
+def test_wasm(tmp_path):
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: WebAssembly was not checked")
+    program = build(
+        "em++", tmp_path / "compare.wasm", "-msimd128", "-sSTANDALONE_WASM", "-sALLOW_MEMORY_GROWTH"
+    )
+    agrees(["node", "--no-warnings", CSRC / "checks" / "run_wasi.mjs", program], "wasm")
 
 
 @pytest.mark.parametrize(
