@@ -1,7 +1,7 @@
 """What mkdocs needs to show our documents as they are.
 
-A notebook becomes a page with its outputs. Pictures of committed results are taken from experiments/results. A link to a file of
-the repository that is no page becomes that file's name.
+A notebook becomes a page with its outputs. Pictures of committed results are taken from experiments/results. A link to
+a file of the repository that is no page becomes that file's name.
 """
 
 import json
@@ -55,6 +55,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return text if text.strip("`") == path else f"{text} (`{path}`)"
 
     return re.sub(r"(!?)\[([^\]]*)\]\(([^)#\s]+)\)", target, markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """The search of a site that is read from a folder needs a script that the theme would fetch from the network."""
+    up = "../" * page.file.dest_uri.count("/")
+    return output.replace("https://unpkg.com/iframe-worker/shim", f"{up}assets/iframe-worker.js")
 
 
 def page_of(notebook: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,9 +127,7 @@ class Page:
         script, style = ((ASSETS / name).read_text() for name in ("report.js", "report.css"))
         plotly = ""
         if self.figures:
-            licence = (ASSETS / "PLOTLY_LICENSE").read_text().replace("--", "- -")
-            source = gzip.decompress(PLOTLY.read_bytes()).decode().replace("</script", "<\\/script")
-            plotly = f"<!-- Plotly.js:\n{licence}-->\n<script>{source}</script>\n"
+            plotly = _plotly()
         data = json.dumps(self.figures, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
         lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
         return (
@@ -148,6 +147,14 @@ class Page:
             f'<script type="application/json" id="figures">{data}</script>\n'
             f"{plotly}<script>{script}</script>\n</body>\n</html>\n"
         )
+
+
+@lru_cache(maxsize=1)
+def _plotly() -> str:
+    """The plotting library as part of a page, with its licence."""
+    licence = (ASSETS / "PLOTLY_LICENSE").read_text().replace("--", "- -")
+    source = gzip.decompress(PLOTLY.read_bytes()).decode().replace("</script", "<\\/script")
+    return f"<!-- Plotly.js:\n{licence}-->\n<script>{source}</script>\n"
 
 
 def badge(verdict: str) -> str:
