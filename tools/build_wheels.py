@@ -19,6 +19,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.17"  # CentOS 7, Debian 8, Ubuntu 14.04
 ARCHITECTURES = ("x86_64", "aarch64")
+# zig spells the names of processors in its own way; -mtune changes no result, so it is left out.
+WRAPPER = """#!/bin/sh
+for word do shift; case "$word" in -mtune=*) ;; *) set -- "$@" "$word" ;; esac; done
+exec "{python}" -m ziglang {call} "$@"
+"""
 ASK = "import json, sysconfig; print(json.dumps([sysconfig.get_config_var(n) for n in ('EXT_SUFFIX', 'MULTIARCH')]))"
 
 
@@ -29,7 +34,7 @@ def compilers(folder: Path, architecture: str) -> dict[str, str]:
     out = {}
     for name, call in calls.items():
         path = folder / f"zig-{name}"
-        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {call} "$@"\n')
+        path.write_text(WRAPPER.format(python=sys.executable, call=call))
         path.chmod(0o755)
         out[name] = str(path)
     return out

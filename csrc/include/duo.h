@@ -38,7 +38,7 @@ typedef enum duo_status {
     DUO_NO_THREADS = 5    /* the system starts no more threads, or this build has none */
 } duo_status;
 
-/* What went wrong, in one sentence that ends with a zero byte; empty after a success. */
+/* What went wrong, in one sentence that ends with a zero byte. It means nothing after a success. */
 typedef struct duo_error {
     char sentence[384];
 } duo_error;
