@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test soak check docs wheels format bench clean
+.PHONY: help setup demo test soak check docs format bench clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -40,12 +40,6 @@ docs: setup      ## build the documentation into ./site; a warning fails it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open site/index.html"
 
-PYTHONS ?= $(BIN)/python
-wheels: setup    ## build manylinux wheels for x86-64 and aarch64 into ./wheelhouse, for each of PYTHONS
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt ziglang auditwheel wheel
-	$(BIN)/python tools/build_wheels.py $(PYTHONS)
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir wheelhouse ./images
-
 format: setup    ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -55,4 +49,4 @@ bench: setup     ## measure speed against named peers
 	$(BIN)/binaryduo bench --help
 
 clean:           ## remove the virtual environment and what was built
-	rm -rf $(VENV) build dist site wheelhouse *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
