@@ -25,6 +25,7 @@ SETS = {  # what the compiler needs for them
     "avx2": "avx2 fma popcnt bmi2",
     "avx512": "avx512f avx512bw avx512vl avx512vpopcntdq",
     "avx512vbmi": "avx512vbmi gfni",
+    "amx": "amx-tile amx-int8",
 }
 HERE = [name for name in SETS if name in _native.available().split()]
 SECONDS = int(os.environ.get("BINARYDUO_FUZZ_SECONDS", "15"))

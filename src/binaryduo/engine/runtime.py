@@ -4,7 +4,7 @@
     logits = model(images)              # float32, N × C × H × W -> N × classes
 
 The native executor chooses the best instruction set of the CPU; the environment variable BINARYDUO_ISA
-forces one (scalar, avx2, avx512, avx512vbmi, neon).
+forces one (scalar, avx2, avx512, avx512vbmi, amx, neon).
 """
 
 import math
