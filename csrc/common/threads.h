@@ -1,28 +1,17 @@
-// The process's one pool of threads: numbered items of work, taken one after another by whoever is free.
-// Between the steps of a run the workers look for work for some microseconds; when there is none for longer
-// they sleep.
+// The one pool of threads of a Python process, which the engine's module and those of training share.
 //
 // A child process that was made by fork() starts a pool of its own: threads do not survive a fork.
 #pragma once
 #include <cstddef>
 #include <type_traits>
 
+#include "pool.h"
+
 namespace binaryduo {
 
-// A reference to a callable task(item, thread); no allocation, unlike std::function.
-struct Task {
-    void (*call)(void* self, size_t item, size_t thread);
-    void* self;
-};
-
-// Starts workers until `threads` threads can share work, the caller included; returns how many there are:
-// fewer where the system refuses to start more.
-size_t start_threads(size_t threads);
-
-// Calls task for every item from 0 to items - 1, on at most `threads` threads; the caller is thread 0, and
-// every thread's number is below `threads`. Where another caller has the pool, this one works alone. Throws
-// what a task has thrown, when all have ended.
+// Pool::start and Pool::run of the process's pool.
 using RunTask = void (*)(size_t threads, size_t items, Task task);
+size_t start_threads(size_t threads);
 void run_on_threads(size_t threads, size_t items, Task task);
 
 // Each extension module holds a copy of this code: all but one use the pool of that one.

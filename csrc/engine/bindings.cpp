@@ -1,88 +1,182 @@
-// The Python face of the engine: one class, `Model`. Everything it is given is checked by read_program.
+// The Python face of the engine: one class, `Model`, on the C API (duo.h).
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
+#include <mutex>
+#include <new>
+#include <system_error>
+#include <vector>
 
-#include "model.h"
+#include "../common/buffer.h"
+#include "../common/threads.h"
+#include "../include/duo.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
-using binaryduo::Kind;
-using binaryduo::Model;
-using binaryduo::Tensor;
+using binaryduo::Buffer;
 
 namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Images = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Clock = std::chrono::steady_clock;
 
-// Keeps the file's memory alive as long as the model points into it.
-struct PyModel {
-    Bytes data;
-    Model model;
-
-    PyModel(Bytes tensors, Bytes ops, Bytes data_, size_t threads)
-        : data(data_),
-          model(binaryduo::read_program(tensors.data(), tensors.size(), ops.data(), ops.size(), data.data(),
-                                        data.size()),
-                threads) {}
-};
-
-const Tensor& check_images(const Model& model, const Images& images) {
-    const Tensor& in = model.program().tensors[model.program().input];
-    if (images.shape(1) != in.channels || images.shape(2) != in.height || images.shape(3) != in.width)
-        throw nb::value_error("the images have another shape than the model's input");
-    return model.program().tensors[model.program().output];
+void check(duo_status status, const duo_error& error) {
+    if (status == DUO_NO_MEMORY) throw std::bad_alloc();
+    if (status != DUO_OK) throw nb::value_error(error.sentence);
 }
 
-nb::object run(PyModel& self, Images images) {
-    const Tensor& out = check_images(self.model, images);
-    const size_t count = images.shape(0), size = count * out.channels * out.pixels();
-    float* result = new float[size ? size : 1];
-    nb::capsule owner(result, [](void* p) noexcept { delete[] static_cast<float*>(p); });
-    {
-        nb::gil_scoped_release release;
-        self.model.run(images.data(), count, result);
+void share_in_process(void*, size_t threads, size_t items, duo_task task, void* work) {
+    binaryduo::run_on_threads(threads, items, {task, work});
+}
+
+template <typename T>
+nb::capsule owner_of(T* values) {
+    return nb::capsule(values, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+}
+
+// An open model, the file's memory that it points into, and arenas for the calls that run at the same time.
+class PyModel {
+  public:
+    PyModel(Bytes content, size_t threads) : content_(content), threads_(threads) {
+        if (binaryduo::start_threads(threads) < threads)
+            throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+        duo_options options{};
+        options.threads = threads;
+        options.share = share_in_process;
+        options.name = "";
+        duo_error error;
+        check(duo_open_memory(content.data(), content.size(), &options, &model_, &error), error);
     }
-    if (out.pixels() == 1)
+    PyModel(const PyModel&) = delete;
+    ~PyModel() { duo_close(model_); }
+
+    duo_model* get() const { return model_; }
+    size_t threads() const { return threads_; }
+
+    duo_tensor input() const { return tensor(duo_input, 0); }
+    duo_tensor output() const { return tensor(duo_output, 0); }
+    duo_tensor tensor(size_t number) const { return tensor(duo_tensor_of, number); }
+
+    void check_images(const Images& images) const {
+        const duo_tensor in = input();
+        if (images.shape(1) != in.channels || images.shape(2) != in.height || images.shape(3) != in.width)
+            throw nb::value_error("the images have another shape than the model's input");
+    }
+
+    void run(const Images& images, float* out, duo_watch watch = nullptr, void* watcher = nullptr) {
+        nb::gil_scoped_release release;
+        Buffer<uint8_t> arena = borrow();
+        const void* inputs[] = {images.data()};
+        void* outputs[] = {out};
+        duo_error error;
+        const duo_status status = duo_run_watched(model_, images.shape(0), inputs, outputs, arena.get(),
+                                                  duo_arena_bytes(model_), watch, watcher, &error);
+        give_back(std::move(arena));
+        check(status, error);
+    }
+
+  private:
+    template <typename Describe>
+    duo_tensor tensor(Describe describe, size_t index) const {
+        duo_tensor found;
+        duo_error error;
+        check(describe(model_, index, &found, &error), error);
+        return found;
+    }
+
+    Buffer<uint8_t> borrow() {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (!free_.empty()) {
+                Buffer<uint8_t> arena = std::move(free_.back());
+                free_.pop_back();
+                return arena;
+            }
+        }
+        return binaryduo::zeros<uint8_t>(duo_arena_bytes(model_));
+    }
+    void give_back(Buffer<uint8_t> arena) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        free_.push_back(std::move(arena));
+    }
+
+    Bytes content_;
+    size_t threads_;
+    duo_model* model_ = nullptr;
+    std::mutex mutex_;
+    std::vector<Buffer<uint8_t>> free_;
+};
+
+size_t values_of(const duo_tensor& t) { return size_t(t.channels) * t.height * t.width; }
+
+nb::object run(PyModel& self, Images images) {
+    self.check_images(images);
+    const duo_tensor out = self.output();
+    const size_t count = images.shape(0);
+    float* result = new float[std::max<size_t>(1, count * values_of(out))];
+    const nb::capsule owner = owner_of(result);
+    self.run(images, result);
+    if (out.height * out.width == 1)
         return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels}, owner));
     return nb::cast(
         nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
 }
 
 nb::list trace(PyModel& self, Images images) {
-    check_images(self.model, images);
+    self.check_images(images);
     if (images.shape(0) != 1) throw nb::value_error("trace takes one image");
+    struct Copies {
+        std::vector<uint8_t*> targets;
+        std::vector<size_t> bytes;
+    } copies;
     nb::list result;
-    std::vector<uint8_t*> targets;
-    for (const Tensor& t : self.model.program().tensors) {
-        uint8_t* memory = new uint8_t[t.image_bytes()];
-        nb::capsule owner(memory, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
-        targets.push_back(memory);
-        if (t.kind == Kind::kFloat)
+    for (size_t i = 0; i < duo_tensors(self.get()); ++i) {
+        const duo_tensor t = self.tensor(i);
+        uint8_t* memory = new uint8_t[t.bytes];
+        const nb::capsule owner = owner_of(memory);
+        copies.targets.push_back(memory);
+        copies.bytes.push_back(t.bytes);
+        if (t.kind == DUO_FLOAT32)
             result.append(nb::ndarray<nb::numpy, float>(memory, {t.height, t.width, t.channels}, owner));
         else
-            result.append(
-                nb::ndarray<nb::numpy, uint8_t>(memory, {t.height, t.width, t.pixel_bytes()}, owner));
+            result.append(nb::ndarray<nb::numpy, uint8_t>(
+                memory, {t.height, t.width, t.bytes / t.height / t.width}, owner));
     }
-    nb::gil_scoped_release release;
-    self.model.trace(images.data(), targets.data());
+    std::vector<float> out(values_of(self.output()));
+    self.run(
+        images, out.data(),
+        [](void* watcher, const duo_written* written) {
+            const Copies& to = *static_cast<Copies*>(watcher);
+            std::copy_n(static_cast<const uint8_t*>(written->values), to.bytes[written->tensor],
+                        to.targets[written->tensor]);
+        },
+        &copies);
     return result;
 }
 
 nb::list profile(PyModel& self, Images images) {
-    check_images(self.model, images);
-    std::vector<double> seconds(self.model.program().ops.size());
-    {
-        nb::gil_scoped_release release;
-        self.model.profile(images.data(), images.shape(0), seconds.data());
-    }
+    self.check_images(images);
+    struct Times {
+        std::vector<double> seconds;
+        Clock::time_point last;
+    } times{std::vector<double>(duo_operations(self.get())), {}};
+    std::vector<float> out(images.shape(0) * values_of(self.output()));
+    self.run(
+        images, out.data(),
+        [](void* watcher, const duo_written* written) {
+            Times& to = *static_cast<Times*>(watcher);
+            const Clock::time_point now = Clock::now();
+            if (written->operation != DUO_INPUTS)
+                to.seconds[written->operation] += std::chrono::duration<double>(now - to.last).count();
+            to.last = now;
+        },
+        &times);
     nb::list result;
-    for (double s : seconds) result.append(s);
+    for (double s : times.seconds) result.append(s);
     return result;
 }
 
@@ -91,13 +185,13 @@ double cycles_per_second() {
     nb::gil_scoped_release release;
     double best = 0;
     for (int round = 0; round < 5; ++round) {
-        const auto start = std::chrono::steady_clock::now();
+        const auto start = Clock::now();
         uint64_t sum = 0;
         for (int i = 0; i < 2'000'000; ++i) {
             sum += 1;
             asm volatile("" : "+r"(sum));  // so that the compiler adds every one
         }
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        const std::chrono::duration<double> taken = Clock::now() - start;
         best = std::max(best, double(sum) / taken.count());
     }
     return best;
@@ -109,17 +203,17 @@ NB_MODULE(_native, m) {
     m.doc() = "The native engine: see binaryduo.engine.runtime, which is its only caller.";
     m.attr("_thread_pool") =
         nb::capsule(reinterpret_cast<void*>(&binaryduo::run_on_threads), "binaryduo threads");
-    m.def("available", &binaryduo::available_kernels, "Instruction sets this CPU can run, best first.");
+    m.def("available", &duo_instruction_sets, "Instruction sets this CPU can run, best first.");
     m.def("cycles_per_second", &cycles_per_second, "The clock of the core at work, measured.");
     nb::class_<PyModel>(m, "Model")
-        .def(nb::init<Bytes, Bytes, Bytes, size_t>(), "tensors"_a, "ops"_a, "data"_a, "threads"_a)
+        .def(nb::init<Bytes, size_t>(), "content"_a, "threads"_a)
         .def("run", &run, "images"_a)
         .def("trace", &trace, "images"_a)
         .def("profile", &profile, "images"_a)
-        .def_prop_ro("isa", [](const PyModel& self) { return std::string(self.model.kernels().name); })
+        .def_prop_ro("isa", [](const PyModel& self) { return std::string(duo_instruction_set(self.get())); })
         .def(
             "binary_kernel",
-            [](const PyModel& self, size_t op) { return std::string(self.model.binary_kernel(op)); }, "op"_a)
-        .def_prop_ro("threads", [](const PyModel& self) { return self.model.threads(); })
-        .def_prop_ro("workspace_bytes", [](const PyModel& self) { return self.model.workspace_bytes(); });
+            [](const PyModel& self, size_t op) { return std::string(duo_kernel(self.get(), op)); }, "op"_a)
+        .def_prop_ro("threads", &PyModel::threads)
+        .def_prop_ro("workspace_bytes", [](const PyModel& self) { return duo_arena_bytes(self.get()); });
 }

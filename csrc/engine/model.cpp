@@ -1,9 +1,8 @@
 #include "model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <system_error>
+#include <new>
 
 namespace binaryduo {
 
@@ -33,32 +32,51 @@ size_t stream_of(const Kernels& kernels, const Op& op, const ConvShape& s) {
 constexpr double kWorthSharing = 6000, kByte = 0.1, kFloat = 0.2;
 constexpr double kEightBinaryProducts = 8.0 / 500, kFloatProduct = 1.0 / 30;
 
+// A part of the arena: its bytes, and after them room for a vector's last load.
+size_t room(size_t bytes) { return (bytes + 127) / 64 * 64; }
+
+// Refuses what 64-bit (or, in a browser, 32-bit) numbers of bytes would not hold.
+void check_size(double bytes) {
+    if (bytes > double(SIZE_MAX / 16)) throw std::bad_alloc();
+}
+
 double products(const ConvShape& s) { return double(s.pixels()) * s.channels * s.kh * s.kw * s.unit; }
 
 }  // namespace
 
+// The parts of an arena.
 struct Model::Workspace {
-    Buffer<uint8_t> arena, stream, counts;
-    std::vector<Buffer<uint8_t>> scratch;  // one for each thread
-    std::vector<uint8_t*> tensors;
+    uint8_t* tensors;
+    uint8_t* stream;
+    uint16_t* counts;
+    uint8_t* scratch;  // one part after another for each thread
 };
 
 // One pass of a chunk of images through the program.
 struct Model::Runner {
-    Model& model;
-    Workspace& work;
-    size_t threads;  // that may share the work
+    const Model& model;
+    const Workspace& work;
     size_t images;
 
     // Calls task for all items, on all threads where that pays: `nanoseconds` is about what one thread needs.
     template <typename F>
     void each(size_t items, double nanoseconds, F task) {
-        share(nanoseconds > kWorthSharing ? threads : 1, items, task);
+        const duo_options& o = model.options_;
+        if (o.threads < 2 || items < 2 || nanoseconds <= kWorthSharing) {
+            for (size_t item = 0; item < items; ++item) task(item, size_t(0));
+            return;
+        }
+        o.share(
+            o.pool, o.threads, items,
+            [](void* self, size_t item, size_t thread) { (*static_cast<F*>(self))(item, thread); }, &task);
     }
 
     const Tensor& tensor(int32_t i) const { return model.program_.tensors[i]; }
-    float* floats(int32_t i) const { return i < 0 ? nullptr : reinterpret_cast<float*>(work.tensors[i]); }
-    uint8_t* bits(int32_t i) const { return i < 0 ? nullptr : work.tensors[i]; }
+    uint8_t* bits(int32_t i) const {
+        return i < 0 ? nullptr : work.tensors + model.program_.offsets[i] * model.chunk_;
+    }
+    float* floats(int32_t i) const { return reinterpret_cast<float*>(bits(i)); }
+    uint8_t* scratch(size_t thread) const { return work.scratch + thread * room(model.scratch_bytes_); }
 
     void read_images(const float* source) {
         const Tensor& t = tensor(model.program_.input);
@@ -108,16 +126,15 @@ struct Model::Runner {
         const Kernels& k = model.kernels_;
         const ConvShape s = shape_of(op, tensor(op.input), result_of(model.program_, op), images);
         const uint8_t* input = bits(op.input);
-        uint16_t* counts = reinterpret_cast<uint16_t*>(work.counts.get());
-        std::memset(work.stream.get() + k.stream_bytes(s) - kStreamGuard, 0, kStreamGuard);
+        std::memset(work.stream + k.stream_bytes(s) - kStreamGuard, 0, kStreamGuard);
         each(s.images * s.padded_height(), kByte * k.stream_bytes(s), [&](size_t row, size_t thread) {
-            k.prepare_row(s, input, row, work.stream.get(), counts, work.scratch[thread].get());
+            k.prepare_row(s, input, row, work.stream, work.counts, scratch(thread));
         });
         const Epilogue e = epilogue_of(op);
         const Buffer<uint8_t>& prepared = model.weights_[number];
         const uint8_t* weights = prepared ? prepared.get() : op.weights;
         each(k.binary_items(s), kEightBinaryProducts * products(s), [&](size_t item, size_t thread) {
-            k.binary_item(s, work.stream.get(), counts, weights, e, item, work.scratch[thread].get());
+            k.binary_item(s, work.stream, work.counts, weights, e, item, scratch(thread));
         });
     }
 
@@ -125,20 +142,20 @@ struct Model::Runner {
         const Kernels& k = model.kernels_;
         const Tensor& in = tensor(op.input);
         const ConvShape s = shape_of(op, in, result_of(model.program_, op), images);
-        const float* padded = reinterpret_cast<const float*>(work.stream.get());
+        const float* padded = reinterpret_cast<const float*>(work.stream);
         if (in.kind == Kind::kFloat && !s.ph && !s.pw)
             padded = floats(op.input);
         else
             pad(op, in, s);
         const Epilogue e = epilogue_of(op);
         each(k.float_items(s), kFloatProduct * products(s), [&](size_t item, size_t thread) {
-            k.float_item(s, padded, op.fweights(), e, item, work.scratch[thread].get());
+            k.float_item(s, padded, op.fweights(), e, item, scratch(thread));
         });
     }
 
     // The input as floats with its zero frame, in the stream buffer.
     void pad(const Op& op, const Tensor& in, const ConvShape& s) {
-        float* padded = reinterpret_cast<float*>(work.stream.get());
+        float* padded = reinterpret_cast<float*>(work.stream);
         if (s.images == 1 && s.height == 1 && !s.ph && !s.pw) {  // dense, bits in
             each(images * in.pixels(), kFloat * images * in.pixels() * in.channels, [&](size_t p, size_t) {
                 unpack(in, bits(op.input) + p * in.pixel_bytes(), padded + p * in.channels);
@@ -281,24 +298,29 @@ struct Model::Runner {
     }
 };
 
-Model::Model(Program program, size_t threads)
-    : program_(std::move(program)), kernels_(choose_kernels()), threads_(std::max<size_t>(1, threads)) {
-    if (start_threads(threads_) < threads_)
-        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+Model::Model(Program program, const duo_options& options)
+    : program_(std::move(program)), kernels_(choose_kernels()), options_(options) {
     // As many images together as fit in about 4 MiB, so that a dense layer's weights are read less often
     // and activations still come from the cache.
-    chunk_ = std::clamp<size_t>((size_t(4) << 20) / std::max<size_t>(program_.arena_bytes, 1), 1, 64);
+    chunk_ = options_.together;
+    if (!chunk_)
+        chunk_ = std::clamp<size_t>((size_t(4) << 20) / std::max<size_t>(program_.arena_bytes, 1), 1, 64);
+    check_size(double(program_.arena_bytes) * double(chunk_));
     stream_bytes_ = counts_bytes_ = scratch_bytes_ = 0;
     weights_.resize(program_.ops.size());
     for (const Op& op : program_.ops) {
         if (op.code != Code::kBinaryConv && op.code != Code::kFloatConv) continue;
         const ConvShape s = shape_of(op, program_.tensors[op.input], result_of(program_, op), chunk_);
+        // 16: more than any kernel's stream has for one byte or float of input
+        check_size(16.0 * double(s.images) * double(s.padded_height()) * double(s.padded_width()) *
+                   double(s.unit));
         if (op.code == Code::kBinaryConv) prepare_weights(op, s);
         stream_bytes_ = std::max(stream_bytes_, stream_of(kernels_, op, s));
         scratch_bytes_ = std::max(scratch_bytes_, kernels_.scratch_bytes(s));
         counts_bytes_ =
             std::max(counts_bytes_, s.images * s.padded_height() * s.padded_width() * sizeof(uint16_t));
     }
+    check_size(double(room(scratch_bytes_)) * double(options_.threads));
 }
 
 void Model::prepare_weights(const Op& op, const ConvShape& s) {
@@ -315,74 +337,47 @@ const char* Model::binary_kernel(size_t number) const {
     return kernels_.binary_kernel(shape_of(op, program_.tensors[op.input], result_of(program_, op), 1));
 }
 
-Model::~Model() = default;
-
-size_t Model::workspace_bytes() const {
-    return program_.arena_bytes * chunk_ + stream_bytes_ + counts_bytes_ + scratch_bytes_ * threads_;
+size_t Model::arena_bytes() const {
+    return 63 + room(program_.arena_bytes * chunk_) + room(stream_bytes_) + room(counts_bytes_) +
+           room(scratch_bytes_) * options_.threads;
 }
 
-std::unique_ptr<Model::Workspace> Model::borrow(bool all) {
-    if (!all) {
-        std::lock_guard<std::mutex> lock(free_mutex_);
-        if (!free_.empty()) {
-            auto work = std::move(free_.back());
-            free_.pop_back();
-            return work;
-        }
-    }
-    auto work = std::make_unique<Workspace>();
-    work->arena = zeros<uint8_t>(all ? program_.total_bytes : program_.arena_bytes * chunk_);
-    work->stream = zeros<uint8_t>(stream_bytes_);
-    work->counts = zeros<uint8_t>(counts_bytes_);
-    for (size_t i = 0; i < threads_; ++i) work->scratch.push_back(zeros<uint8_t>(scratch_bytes_));
-    size_t offset = 0;
-    for (size_t i = 0; i < program_.tensors.size(); ++i) {
-        work->tensors.push_back(work->arena.get() + (all ? offset : program_.offsets[i] * chunk_));
-        offset += (program_.tensors[i].image_bytes() + 63) / 64 * 64;
-    }
+Model::Workspace Model::lay_out(void* arena) const {
+    uint8_t* at = static_cast<uint8_t*>(arena);
+    at += (64 - reinterpret_cast<uintptr_t>(at) % 64) % 64;
+    const auto take = [&](size_t bytes) {
+        uint8_t* part = at;
+        at += room(bytes);
+        return part;
+    };
+    Workspace work;
+    work.tensors = take(program_.arena_bytes * chunk_);
+    work.stream = take(stream_bytes_);
+    work.counts = reinterpret_cast<uint16_t*>(take(counts_bytes_));
+    work.scratch = at;
     return work;
 }
 
-void Model::give_back(std::unique_ptr<Workspace> workspace) {
-    std::lock_guard<std::mutex> lock(free_mutex_);
-    free_.push_back(std::move(workspace));
-}
-
-void Model::run(const float* images, size_t count, float* out) { run(images, count, out, nullptr); }
-
-void Model::profile(const float* images, size_t count, double* seconds) {
-    const Tensor& t = program_.tensors[program_.output];
-    std::vector<float> out(count * t.pixels() * t.channels);
-    run(images, count, out.data(), seconds);
-}
-
-void Model::run(const float* images, size_t count, float* out, double* seconds) {
-    auto work = borrow(false);
-    const size_t in_size =
-        program_.tensors[program_.input].pixels() * program_.tensors[program_.input].channels;
-    const size_t out_size =
-        program_.tensors[program_.output].pixels() * program_.tensors[program_.output].channels;
+void Model::run(const float* images, size_t count, float* out, void* arena, duo_watch watch,
+                void* watcher) const {
+    const Workspace work = lay_out(arena);
+    const Tensor &in = program_.tensors[program_.input], &result = program_.tensors[program_.output];
     for (size_t first = 0; first < count; first += chunk_) {
-        Runner runner{*this, *work, threads_, std::min(chunk_, count - first)};
-        runner.read_images(images + first * in_size);
+        Runner runner{*this, work, std::min(chunk_, count - first)};
+        const auto written = [&](size_t operation, int32_t tensor) {
+            if (!watch || tensor < 0) return;
+            const duo_written w{operation, uint32_t(tensor), first, runner.images, runner.bits(tensor)};
+            watch(watcher, &w);
+        };
+        runner.read_images(images + first * in.pixels() * in.channels);
+        written(DUO_INPUTS, program_.input);
         for (size_t i = 0; i < program_.ops.size(); ++i) {
-            const auto start = std::chrono::steady_clock::now();
             runner.run(program_.ops[i]);
-            if (seconds)
-                seconds[i] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            written(i, program_.ops[i].out_float);
+            written(i, program_.ops[i].out_bits);
         }
-        runner.write_output(out + first * out_size);
+        runner.write_output(out + first * result.pixels() * result.channels);
     }
-    give_back(std::move(work));
-}
-
-void Model::trace(const float* image, uint8_t* const* out) {
-    auto work = borrow(true);
-    Runner runner{*this, *work, 1, 1};
-    runner.read_images(image);
-    for (const Op& op : program_.ops) runner.run(op);
-    for (size_t i = 0; i < program_.tensors.size(); ++i)
-        std::memcpy(out[i], work->tensors[i], program_.tensors[i].image_bytes());
 }
 
 }  // namespace binaryduo

@@ -1,11 +1,10 @@
-// A loaded model: its program, its kernels, its threads, and the memory that runs reuse.
+// A loaded model: its program, its kernels, its threads. Constant once it is made; a run works in its
+// caller's memory.
 #pragma once
-#include <memory>
-#include <mutex>
 #include <vector>
 
 #include "../common/buffer.h"
-#include "../common/threads.h"
+#include "../include/duo.h"
 #include "kernels.h"
 #include "program.h"
 
@@ -13,40 +12,29 @@ namespace binaryduo {
 
 class Model {
   public:
-    // `data` must outlive the model. threads: at least 1.
-    Model(Program program, size_t threads);
-    ~Model();
+    // The program's data must outlive the model. options: see duo.h.
+    Model(Program program, const duo_options& options);
 
     const Program& program() const { return program_; }
     const Kernels& kernels() const { return kernels_; }
-    size_t threads() const { return threads_; }
-    size_t workspace_bytes() const;
+    size_t arena_bytes() const;
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats; out: N × C × H × W of the output tensor. Safe from several threads at
-    // once: a step of one of them uses all threads of the model, those of the others meanwhile their own.
-    void run(const float* images, size_t count, float* out);
-
-    // One image; every tensor of the program is kept: `out[i]` receives tensor i, as it lies in memory.
-    void trace(const float* image, uint8_t* const* out);
-
-    // Runs the images once and adds each operation's seconds to `seconds`.
-    void profile(const float* images, size_t count, double* seconds);
+    // images: N × C × H × W floats; out: N × C × H × W of the output tensor; arena: arena_bytes() of memory.
+    // watch may be null. Allocates nothing.
+    void run(const float* images, size_t count, float* out, void* arena, duo_watch watch,
+             void* watcher) const;
 
   private:
     struct Workspace;
     struct Runner;
-    void run(const float* images, size_t count, float* out, double* seconds);
+    Workspace lay_out(void* arena) const;
     void prepare_weights(const Op& op, const ConvShape& s);
-    std::unique_ptr<Workspace> borrow(bool all);
-    void give_back(std::unique_ptr<Workspace> workspace);
 
     Program program_;
     const Kernels& kernels_;
-    size_t threads_;
-    std::mutex free_mutex_;
-    std::vector<std::unique_ptr<Workspace>> free_;
+    duo_options options_;
     std::vector<Buffer<uint8_t>>
         weights_;   // of each operation, as the kernels want them; null: as in the file
     size_t chunk_;  // images that go through the program together

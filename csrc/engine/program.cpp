@@ -41,7 +41,7 @@ const uint8_t* block(uint64_t offset, uint64_t bytes, const uint8_t* data, size_
 
 void read_tensors(const uint8_t* table, size_t bytes, Program& program) {
     if (bytes % kTensorRecord || bytes / kTensorRecord < 2) refuse("the tensor table has a wrong length");
-    size_t total = 0;
+    uint64_t total = 0;
     for (size_t i = 0; i < bytes / kTensorRecord; ++i) {
         const uint8_t* r = table + i * kTensorRecord;
         Tensor t{Kind(read<uint32_t>(r)), read<uint32_t>(r + 4), read<uint32_t>(r + 8),
@@ -53,12 +53,13 @@ void read_tensors(const uint8_t* table, size_t bytes, Program& program) {
             refuse(name + " has a size out of range");
         if (t.copies < 1 || t.channels % t.copies)
             refuse(name + "'s channels are not a multiple of its copies");
-        if (t.image_bytes() > kLargestTensor) refuse(name + " is larger than 1 GiB");
+        if (uint64_t(t.height) * t.width * t.pixel_bytes() > kLargestTensor)
+            refuse(name + " is larger than " + std::to_string(kLargestTensor >> 20) + " MiB");
         total += (t.image_bytes() + 63) / 64 * 64;
         program.tensors.push_back(t);
     }
-    if (total > kLargestProgram) refuse("the tensors are larger than 4 GiB together");
-    program.total_bytes = total;
+    if (total > kLargestProgram)
+        refuse("the tensors are larger than " + std::to_string(kLargestProgram >> 20) + " MiB together");
 }
 
 class OpReader {
@@ -215,8 +216,9 @@ class OpReader {
     }
 
     // One-bit or 16-bit weights of a float convolution, as the floats that its kernel reads.
-    void widen_weights(Op& op, size_t count) {
+    void widen_weights(Op& op, uint64_t count) {
         const bool half = op.flags & kHalfWeights;
+        if (count > SIZE_MAX / 8) refuse(name_ + " has more weights than this machine can address");
         keep_again(half ? 2 * count : (count + 7) / 8, "weights");
         op.float_weights.resize(count + kGuard / sizeof(float));
         for (size_t i = 0; i < count; ++i) {

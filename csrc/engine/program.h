@@ -71,11 +71,12 @@ struct Program {
     std::vector<size_t> offsets;  // of each tensor in the arena, for one image
     std::vector<int32_t> last_use;
     size_t arena_bytes;  // for one image, all tensors alive as long as they are needed
-    size_t total_bytes;  // for one image, all tensors side by side
 };
 
 constexpr size_t kTensorRecord = 32, kOpRecord = 128, kGuard = 64;
-constexpr size_t kLargestTensor = size_t(1) << 30, kLargestProgram = size_t(4) << 30;
+// Where a pointer has 32 bits, as in a browser, less can be addressed.
+constexpr uint64_t kLargestTensor = uint64_t(1) << (sizeof(size_t) > 4 ? 30 : 28),
+                   kLargestProgram = 4 * kLargestTensor;
 
 // Reads and checks both tables. Throws std::invalid_argument with one sentence on anything that is not as
 // docs/format.md says. `data` stays where it is: the program points into it.

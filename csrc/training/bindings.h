@@ -11,8 +11,14 @@ namespace binaryduo {
 
 // Tensors come as addresses, which the caller has checked: no torch headers.
 using Address = std::uintptr_t;
-inline const float* in(Address address) { return reinterpret_cast<const float*>(address); }
-inline float* out(Address address) { return reinterpret_cast<float*>(address); }
+template <typename T = float>
+const T* in(Address address) {
+    return reinterpret_cast<const T*>(address);
+}
+template <typename T = float>
+T* out(Address address) {
+    return reinterpret_cast<T*>(address);
+}
 
 // The engine's module owns the process's pool of threads.
 inline void use_the_pool_of_the_engine() {

@@ -111,7 +111,7 @@ def test_listed_channels_must_exist():
     with pytest.raises(PackedFormatError, match="channels that its input does not have"):
         duo.parse(sections)
     with pytest.raises(ValueError, match="channels that its input does not have"):
-        _native.Model(sections.tensors, sections.ops, sections.data, 1)
+        _native.Model(sections.content, 1)
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -5,7 +5,7 @@
 
 namespace binaryduo::norm {
 const Kernels* kernels_avx2() {
-    static const Kernels kernels{"avx2", avx2::forward, avx2::backward};
+    static const Kernels kernels = avx2::kernels("avx2");
     return &kernels;
 }
 }  // namespace binaryduo::norm

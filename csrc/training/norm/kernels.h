@@ -18,6 +18,7 @@ namespace NORM_NAMESPACE {
 namespace {
 
 #include "../../common/vectors.h"
+#include "../../common/vectors_bf16.h"
 
 constexpr long BLOCK = 64;  // rows whose sums are taken in float
 constexpr long MOST_PIECES = 16;
@@ -74,13 +75,13 @@ inline void vectors(long channels, Visit visit) {
     if (c < channels) visit(c, std::false_type{});
 }
 
-template <bool whole>
-inline Floats8 take(const float* p, const float* end) {
+template <bool whole, typename T>
+inline Floats8 take(const T* p, const T* end) {
     return whole ? load(p) : load_before(p, end);
 }
 
-template <bool whole>
-inline void put(float* p, Floats8 v, long count) {
+template <bool whole, typename T>
+inline void put(T* p, Floats8 v, long count) {
     if (whole)
         store(p, v);
     else
@@ -110,10 +111,12 @@ std::vector<double> total(std::vector<std::vector<double>>& parts) {
     return parts[0];
 }
 
-void statistics(const float* x, const Shape& s, float* mean, float* var, int threads) {
+template <typename T>
+void statistics(const T* x, const Shape& s, float* mean, float* var, int threads) {
+    const T* end = x + s.rows * s.channels;
     // Sums of the distances from the first row: no large numbers that nearly cancel.
-    const std::vector<float> shift = padded(x, s.channels);
-    const float* end = x + s.rows * s.channels;
+    std::vector<float> shift(round_up(s.channels, 8));
+    vectors(s.channels, [&](long c, auto whole) { store(&shift[c], take<whole>(x + c, end)); });
     std::vector<std::vector<double>> parts(pieces(s));
     share(threads, pieces(s), [&](long piece, size_t) {
         Sums sum(s.channels), squares(s.channels);
@@ -147,15 +150,15 @@ inline Floats8 staircase(Floats8 y, float steps) {
     return __builtin_convertvector(__builtin_convertvector(t, Ints8), Floats8) / steps;
 }
 
-template <bool binary>
-void quantize(const float* x, const Affine& a, float steps, const Shape& s, float* out, int threads) {
-    const float* end = x + s.rows * s.channels;
+template <bool binary, typename T>
+void quantize(const T* x, const Affine& a, float steps, const Shape& s, T* out, int threads) {
+    const T* end = x + s.rows * s.channels;
     share(threads, pieces(s), [&](long piece, size_t) {
         blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 for (long copy = 0; copy < s.copies; ++copy) {
                     const float *slope = a.slope[copy].data(), *offset = a.offset[copy].data();
-                    float* to = out + (row * s.copies + copy) * s.channels;
+                    T* to = out + (row * s.copies + copy) * s.channels;
                     vectors(s.channels, [&](long c, auto whole) {
                         const Floats8 value = take<whole>(x + row * s.channels + c, end);
                         const Floats8 y = value * load(slope + c) + load(offset + c);
@@ -166,8 +169,9 @@ void quantize(const float* x, const Affine& a, float steps, const Shape& s, floa
     });
 }
 
-void forward(const float* x, const float* weight, const float* bias, float eps, int levels, Shape s,
-             float* mean, float* var, float* out, int threads) {
+template <typename T>
+void forward(const T* x, const float* weight, const float* bias, float eps, int levels, Shape s, float* mean,
+             float* var, T* out, int threads) {
     statistics(x, s, mean, var, threads);
     const Affine a(weight, bias, mean, var, eps, s);
     if (levels == 2)
@@ -176,11 +180,12 @@ void forward(const float* x, const float* weight, const float* bias, float eps, 
         quantize<false>(x, a, float(levels - 1), s, out, threads);
 }
 
-void backward(const float* x, const float* grad, const float* weight, const float* bias, const float* mean,
-              const float* var, float eps, Shape s, float* dx, float* dweight, float* dbias, int threads) {
+template <typename T>
+void backward(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
+              const float* var, float eps, Shape s, T* dx, float* dweight, float* dbias, int threads) {
     const Affine a(weight, bias, mean, var, eps, s);
     const long wide = s.copies * s.channels;
-    const float *end = x + s.rows * s.channels, *grad_end = grad + s.rows * wide;
+    const T *end = x + s.rows * s.channels, *grad_end = grad + s.rows * wide;
     // The gradient of y for eight channels of a copy.
     const auto passed = [&](Floats8 value, long copy, long c, Floats8 incoming) {
         const Floats8 y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
@@ -194,7 +199,7 @@ void backward(const float* x, const float* grad, const float* weight, const floa
             for (long row = first; row < last; ++row)
                 for (long copy = 0; copy < s.copies; ++copy)
                     vectors(s.channels, [&](long c, auto whole) {
-                        const float* from = grad + (row * s.copies + copy) * s.channels + c;
+                        const T* from = grad + (row * s.copies + copy) * s.channels + c;
                         const Floats8 value = take<whole>(x + row * s.channels + c, end);
                         const Floats8 g = passed(value, copy, c, take<whole>(from, grad_end));
                         sum[copy * stride + c / 8] += g;
@@ -233,7 +238,7 @@ void backward(const float* x, const float* grad, const float* weight, const floa
                     const Floats8 value = take<whole>(x + row * s.channels + c, end);
                     Floats8 h = {};
                     for (long copy = 0; copy < s.copies; ++copy) {
-                        const float* from = grad + (row * s.copies + copy) * s.channels + c;
+                        const T* from = grad + (row * s.copies + copy) * s.channels + c;
                         h += load(&a.slope[copy][c]) * passed(value, copy, c, take<whole>(from, grad_end));
                     }
                     const Floats8 slant = (value - load(&a.mean[c])) * load(&tilt[c]);
@@ -241,6 +246,10 @@ void backward(const float* x, const float* grad, const float* weight, const floa
                 });
         });
     });
+}
+
+constexpr Kernels kernels(const char* name) {
+    return {name, {forward<float>, backward<float>}, {forward<Bf16>, backward<Bf16>}};
 }
 
 }  // namespace

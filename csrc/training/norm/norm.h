@@ -10,6 +10,9 @@
 // clip(y, 0, 1): that of y is that of q where 0 <= y <= 1 and zero elsewhere. y is not kept but computed
 // again.
 #pragma once
+#include <cstdint>
+
+#include "../../common/bf16.h"
 
 namespace binaryduo::norm {
 
@@ -17,15 +20,22 @@ struct Shape {
     long rows, channels, copies;
 };
 
+// The two passes, with x, its levels and their gradients of type T.
+template <typename T>
+struct Passes {
+    // mean and var (without Bessel's correction): C; out: rows × r·C
+    void (*forward)(const T* x, const float* weight, const float* bias, float eps, int levels, Shape shape,
+                    float* mean, float* var, T* out, int threads);
+    // dx: rows × C; dweight and dbias: r·C
+    void (*backward)(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
+                     const float* var, float eps, Shape shape, T* dx, float* dweight, float* dbias,
+                     int threads);
+};
+
 struct Kernels {
     const char* name;
-    // mean and var (without Bessel's correction): C; out: rows × r·C
-    void (*forward)(const float* x, const float* weight, const float* bias, float eps, int levels,
-                    Shape shape, float* mean, float* var, float* out, int threads);
-    // dx: rows × C; dweight and dbias: r·C
-    void (*backward)(const float* x, const float* grad, const float* weight, const float* bias,
-                     const float* mean, const float* var, float eps, Shape shape, float* dx, float* dweight,
-                     float* dbias, int threads);
+    Passes<float> float32;
+    Passes<Bf16> bfloat16;
 };
 
 // One for each instruction set; null where it was not compiled.

@@ -4,7 +4,7 @@
 
 namespace binaryduo::norm {
 const Kernels* kernels_scalar() {
-    static const Kernels kernels{"scalar", scalar::forward, scalar::backward};
+    static const Kernels kernels = scalar::kernels("scalar");
     return &kernels;
 }
 }  // namespace binaryduo::norm

@@ -89,7 +89,7 @@ class Sections:
     """The sections of a file whose checksums are right, as views of its bytes."""
 
     def __init__(self, content: NDArray[np.uint8], where: str) -> None:
-        self.where = where
+        self.where, self.content = where, content
         if content.size < HEADER_BYTES:
             raise self.error(f"it has {content.size} bytes, fewer than a header")
         header = content[:HEADER_BYTES].tobytes()

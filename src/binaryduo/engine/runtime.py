@@ -62,9 +62,7 @@ class PackedModel:
                 f"this CPU runs one of {', '.join(_native.available().split())}"
             )
         try:
-            self._native = _native.Model(
-                sections.tensors, sections.ops, sections.data, threads or min(count, MOST_THREADS)
-            )
+            self._native = _native.Model(sections.content, threads or min(count, MOST_THREADS))
         except ValueError as error:
             raise sections.error(str(error)) from error
         except RuntimeError as error:  # std::system_error

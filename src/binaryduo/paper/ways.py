@@ -32,7 +32,10 @@ WAYS = ("baseline", "scratch", "duo")
 
 
 def unit(way: str, epochs: int, seed: int, lr: float, **settings: Any) -> Unit:
-    """One run. `share` of the epochs go to the coupled stage; `anneals` 1: one anneal over both stages."""
+    """One run. `share` of the epochs go to the coupled stage; `anneals` 1: one anneal over both stages.
+
+    `precision` "bf16" trains in bfloat16 where autocast does; tests are always in float32. `test_every`: epochs.
+    """
     usual: dict[str, Any] = {"network": "vgg7", "width": 1.0, "weight_bits": 32, "validation": 0.0}
     if way == "duo":
         usual |= {"share": 0.5, "finetune_lr": lr, "anneals": 2}
@@ -66,6 +69,7 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
         root=None if root is None else str(root),
     )
     loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False)
+    loop = replace(loop, **{key: work[key] for key in ("precision", "test_every") if key in work})
     return replace(recipe, name="ways", model=model, data=data, train=train, finetune=finetune, loop=loop)
 
 

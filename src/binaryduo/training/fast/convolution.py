@@ -1,7 +1,8 @@
-"""3×3 convolutions in training by Winograd's method.
+"""3×3 convolutions in training: float32 by Winograd's method, bfloat16 (autocast) by AMX tiles where the CPU has them.
 
-Only training uses it: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
-convolution by rounding (some 1e-6 of the largest output), as those of any other order of summation.
+Only training uses them: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
+convolution by rounding (in float32 some 1e-6 of the largest output), as those of any other order of summation.
+In bfloat16 inputs, weights and outputs are rounded to it as PyTorch's autocast does, and sums are float32.
 """
 
 from typing import Any
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 try:
-    from binaryduo.training.fast import _winograd
+    from binaryduo.training.fast import _tiles, _winograd
 except ImportError:  # installed without its native part
-    _winograd = None  # type: ignore[assignment]
+    _tiles = _winograd = None  # type: ignore[assignment]
 
-SMALLEST = 16  # channels; below that the transforms cost more than they save
+SMALLEST = 16  # channels; below that the transforms of Winograd's method cost more than they save
 
 
 def available() -> bool:
@@ -23,12 +24,20 @@ def available() -> bool:
     return _winograd is not None
 
 
+def tiles_available() -> bool:
+    """Whether bfloat16 convolutions by AMX tiles are there: the native part, the CPU, and the system's leave."""
+    return _tiles is not None and _tiles.available()
+
+
 def _channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
 
 class _Convolution(torch.autograd.Function):
-    """x (N, Ci, H, W), weight (Co, Ci, 3, 3) -> (N, Co, H, W); stride 1, padding 1; float32 on the CPU."""
+    """x (N, Ci, H, W), weight (Co, Ci, 3, 3) -> (N, Co, H, W); stride 1, padding 1; on the CPU.
+
+    The weight is float32; x, the output and their gradients are float32 or bfloat16.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -46,7 +55,7 @@ class _Convolution(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             dw = torch.empty_like(w)
             n, ci, height, width = x.shape
-            _winograd.weight_gradient(
+            _kernels(x).weight_gradient(
                 x.data_ptr(),
                 grad.data_ptr(),
                 dw.data_ptr(),
@@ -60,19 +69,23 @@ class _Convolution(torch.autograd.Function):
         return dx, dw
 
 
+def _kernels(x: Tensor) -> Any:
+    return _tiles if x.dtype == torch.bfloat16 else _winograd
+
+
 def _run(x: Tensor, w: Tensor, channels: int, turned: bool) -> Tensor:
     n, ci, height, width = x.shape
     size = (n, channels, height, width)
     y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
     threads = torch.get_num_threads()
-    _winograd.forward(
+    _kernels(x).forward(
         x.data_ptr(), w.data_ptr(), y.data_ptr(), n, height, width, ci, channels, turned, threads
     )
     return y
 
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
-    """The 3×3 convolution with stride 1 and padding 1 of float32 tensors on the CPU."""
+    """The 3×3 convolution with stride 1 and padding 1; x float32, or bfloat16 where tiles are available."""
     out: Tensor = _Convolution.apply(x, weight)  # type: ignore[no-untyped-call]
     return out
 
@@ -80,7 +93,7 @@ def convolve(x: Tensor, weight: Tensor) -> Tensor:
 def suits(module: nn.Module) -> bool:
     """Whether a module is a convolution that this method computes; one with a way of its own is not.
 
-    >>> suits(nn.Conv2d(64, 64, 3, padding=1)), suits(nn.Conv2d(3, 64, 3, padding=1))
+    >>> suits(nn.Conv2d(64, 64, 3, padding=1)), suits(nn.Conv2d(64, 64, 3, stride=2))
     (True, False)
     """
     return (
@@ -93,20 +106,36 @@ def suits(module: nn.Module) -> bool:
         and module.dilation == (1, 1)
         and module.groups == 1
         and module.padding_mode == "zeros"
-        and min(module.in_channels, module.out_channels) >= SMALLEST
+        and (min(module.in_channels, module.out_channels) >= SMALLEST or tiles_available())
     )
 
 
+def rounds() -> bool:
+    """Whether autocast asks for bfloat16 on the CPU right now."""
+    return torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
 class Shadow:
-    """A convolution's own `_conv_forward`, except in training on float32 CPU tensors."""
+    """A convolution's own `_conv_forward`, except in training on the CPU."""
 
     def __init__(self, module: nn.Conv2d) -> None:
         self.module = module
+        self.wide = min(module.in_channels, module.out_channels) >= SMALLEST
 
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        usual = input.dtype != torch.float32 or weight.dtype != torch.float32 or input.device.type != "cpu"
-        if usual or not self.module.training or input.dim() != 4:
-            own: Tensor = nn.Conv2d._conv_forward(self.module, input, weight, bias)
-            return own
-        out = convolve(input, weight)
-        return out if bias is None else out + bias.view(1, -1, 1, 1)
+        plain = weight.dtype == torch.float32 and input.device.type == weight.device.type == "cpu"
+        if not plain or not self.module.training or input.dim() != 4:
+            return self._own(input, weight, bias)
+        if rounds():
+            if input.dtype not in (torch.float32, torch.bfloat16) or not tiles_available():
+                return self._own(input, weight, bias)
+            out = convolve(input.to(torch.bfloat16), weight)
+        elif input.dtype == torch.float32 and self.wide:
+            out = convolve(input, weight)
+        else:
+            return self._own(input, weight, bias)
+        return out if bias is None else out + bias.view(1, -1, 1, 1).to(out.dtype)
+
+    def _own(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        own: Tensor = nn.Conv2d._conv_forward(self.module, input, weight, bias)
+        return own

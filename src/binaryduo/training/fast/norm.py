@@ -34,7 +34,10 @@ def _addresses(*tensors: Tensor) -> Any:
 
 
 class _NormAct(torch.autograd.Function):
-    """x (N, C, H, W) -> levels (N, copies * C, H, W), mean (C,), variance (C,); float32 on the CPU."""
+    """x (N, C, H, W) -> levels (N, copies * C, H, W), mean (C,), variance (C,); on the CPU.
+
+    x, the levels and their gradients are float32 or bfloat16, everything else is float32.
+    """
 
     @staticmethod
     def forward(
@@ -44,13 +47,13 @@ class _NormAct(torch.autograd.Function):
         weight, bias = weight.detach().contiguous(), bias.detach().contiguous()
         n, channels, height, width = x.shape
         size = (n, copies * channels, height, width)
-        # Of x's dtype and device, whatever the defaults are: the kernels write float32.
+        # Of x's dtype and device, whatever the defaults are.
         out = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-        mean, var = x.new_empty(channels), x.new_empty(channels)
+        mean, var = weight.new_empty(channels), weight.new_empty(channels)
         ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
         before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
         arguments: Any = [*before, eps, levels, *ctx.shape, *after, torch.get_num_threads()]
-        _norm.forward(*arguments)
+        (_norm.forward if x.dtype == torch.float32 else _norm.forward_bf16)(*arguments)
         ctx.save_for_backward(x, weight, bias, mean, var)
         ctx.mark_non_differentiable(mean, var)
         return out, mean, var
@@ -63,7 +66,7 @@ class _NormAct(torch.autograd.Function):
         dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
         before, after = _addresses(x, grad, weight, bias, mean, var), _addresses(dx, dweight, dbias)
         arguments: Any = [*before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()]
-        _norm.backward(*arguments)
+        (_norm.backward if x.dtype == torch.float32 else _norm.backward_bf16)(*arguments)
         return dx, dweight, dbias, None, None, None
 
 
@@ -133,7 +136,7 @@ def _watched(norm: nn.Module, act: nn.Module) -> bool:
 
 
 class Pair:
-    """A normalisation and its activation: in training on float32 CPU images the first computes both.
+    """A normalisation and its activation: in training on CPU images (float32, bfloat16) the first computes both.
 
     `quantized` is what the first has just handed to the second.
     """
@@ -145,8 +148,9 @@ class Pair:
     def normalise(self, x: Tensor) -> Tensor:
         """In place of the normalisation's forward."""
         norm, act = self.norm, self.act
-        tensors = (x, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
         plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
+        plain &= x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
         fits = plain and norm.training and x.dim() == 4 and x.shape[1] == norm.num_features
         rows = x.numel() // x.shape[1] if fits else 0
         if rows < 2 or not kinds_fit(norm, act) or _watched(norm, act):
