@@ -162,7 +162,7 @@ class PackedModel:
             weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel(number)}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
-            kernel = f"{self.isa} 6×{32 if self.isa.startswith('avx512') else 16}"
+            kernel = f"{self.isa} 6×{32 if self.isa.startswith(('avx512', 'amx')) else 16}"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             weights += (
                 f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
