@@ -1,4 +1,5 @@
-// AMX: tiles of bytes where an image fills them, else what AVX-512 with VBMI does.
+// AMX: tiles of bytes where an image fills them. All else is done by the kernels of AVX-512 with VBMI, as
+// they are: a second copy of them would be a third of the library.
 #include "avx512.h"
 
 #if defined(BINARYDUO_AMX)
@@ -8,18 +9,18 @@ namespace amx {
 #include "kernel_table.h"
 // clang-format off: each needs those before it
 #include "avx512_lanes.h"
-#include "popcount_conv.h"
-#include "lookup_conv.h"
 #include "either_conv.h"
 #include "tiles.h"
 #include "tile_conv.h"
 // clang-format on
 
-using Binary = EitherConv<TileConv, EitherConv<LookupConv, PopcountConv>>;
-
 }  // namespace amx
 
-const Kernels* kernels_amx() { return amx::make_kernels<amx::Lanes16, amx::Binary>("amx"); }
+const Kernels* kernels_amx() {
+    if (!kernels_avx512vbmi()) return nullptr;
+    static const Kernels kernels = amx::instead<amx::TileConv, kernels_avx512vbmi>("amx");
+    return &kernels;
+}
 
 }  // namespace binaryduo
 #else

@@ -9,17 +9,16 @@ namespace avx512vbmi {
 #include "kernel_table.h"
 // clang-format off: each needs those before it
 #include "avx512_lanes.h"
-#include "popcount_conv.h"
 #include "lookup_conv.h"
 #include "either_conv.h"
 // clang-format on
 
-using Binary = EitherConv<LookupConv, PopcountConv>;
-
 }  // namespace avx512vbmi
 
 const Kernels* kernels_avx512vbmi() {
-    return avx512vbmi::make_kernels<avx512vbmi::Lanes16, avx512vbmi::Binary>("avx512vbmi");
+    if (!kernels_avx512()) return nullptr;
+    static const Kernels kernels = avx512vbmi::instead<avx512vbmi::LookupConv, kernels_avx512>("avx512vbmi");
+    return &kernels;
 }
 
 }  // namespace binaryduo

@@ -136,13 +136,12 @@ struct TileConv {
         }
     }
 
-    // The population counts of kTilesHere tiles of positions, one or two blocks of channels wide:
+    // The population counts of 4 / kBlocks tiles of positions and kBlocks blocks of channels:
     // out[position][16 · kBlocks]. With kUnpack, the weights are unpacked into `weights`, in a ring of `ring`
     // chunks.
-    template <size_t kTilesHere, size_t kBlocks, bool kUnpack>
+    template <size_t kBlocks, bool kUnpack>
     static void multiply(const uint8_t* const* a, size_t step, const uint32_t* offsets, size_t chunks,
                          const uint8_t* bits, uint8_t* weights, size_t ring, int32_t* out) {
-        static_assert(kTilesHere * kBlocks <= 4, "sums are in four tiles");
         constexpr size_t kTile = 1024, kRow = 64 * kBlocks;
         TILE_ZERO(0);
         TILE_ZERO(1);
@@ -161,24 +160,16 @@ struct TileConv {
             if constexpr (kBlocks == 2) {
                 TILE_LOAD(7, w + kTile, 64);
                 TILE_MULTIPLY(1, 4, 7);
-                if constexpr (kTilesHere == 2) {
-                    TILE_LOAD(5, a[1] + offsets[k], step);
-                    TILE_MULTIPLY(2, 5, 6);
-                    TILE_MULTIPLY(3, 5, 7);
-                }
+                TILE_LOAD(5, a[1] + offsets[k], step);
+                TILE_MULTIPLY(2, 5, 6);
+                TILE_MULTIPLY(3, 5, 7);
             } else {
-                if constexpr (kTilesHere > 1) {
-                    TILE_LOAD(5, a[1] + offsets[k], step);
-                    TILE_MULTIPLY(1, 5, 6);
-                }
-                if constexpr (kTilesHere > 2) {
-                    TILE_LOAD(4, a[2] + offsets[k], step);
-                    TILE_MULTIPLY(2, 4, 6);
-                }
-                if constexpr (kTilesHere > 3) {
-                    TILE_LOAD(5, a[3] + offsets[k], step);
-                    TILE_MULTIPLY(3, 5, 6);
-                }
+                TILE_LOAD(5, a[1] + offsets[k], step);
+                TILE_MULTIPLY(1, 5, 6);
+                TILE_LOAD(4, a[2] + offsets[k], step);
+                TILE_MULTIPLY(2, 4, 6);
+                TILE_LOAD(5, a[3] + offsets[k], step);
+                TILE_MULTIPLY(3, 5, 6);
             }
         }
         TILE_STORE(0, out, kRow);
@@ -187,30 +178,20 @@ struct TileConv {
         TILE_STORE(3, out + (kBlocks == 2 ? 528 : 768), kRow);
     }
 
-    // All tiles of an item, for kBlocks blocks of channels from `first` on, 4 / kBlocks tiles at a time.
+    // All tiles of an item, for kBlocks blocks of channels from `first` on. `starts` has three more, to fill
+    // the last four up.
     template <size_t kBlocks>
     static void multiply_all(const ConvShape& s, const uint8_t* const* starts, const Place16* places,
                              size_t tiles, const uint32_t* offsets, const uint8_t* bits, uint8_t* weights,
                              const Epilogue& e, size_t first) {
         constexpr size_t kOnce = 4 / kBlocks;
-        const size_t step = position_bytes(s), all = chunks(s), ring = tiles > kOnce ? all : 4;
+        const size_t all = chunks(s), ring = tiles > kOnce ? all : 4;
         const size_t channels = std::min<size_t>(s.channels - first, 16 * kBlocks);
-        alignas(64) int32_t sums[32 * 32];
+        alignas(64) int32_t sums[64 * 16];
         for (size_t t = 0; t < tiles; t += kOnce) {
-            const size_t here = std::min(kOnce, tiles - t);
-            auto go = [&](auto count) {
-                constexpr size_t kHere = decltype(count)::value;
-                (t ? multiply<kHere, kBlocks, false> : multiply<kHere, kBlocks, true>)(starts + t, step,
-                                                                                       offsets, all, bits,
-                                                                                       weights, ring, sums);
-            };
-            if (here == 1) go(std::integral_constant<size_t, 1>{});
-            if (here == 2) go(std::integral_constant<size_t, 2>{});
-            if constexpr (kBlocks == 1) {
-                if (here == 3) go(std::integral_constant<size_t, 3>{});
-                if (here == 4) go(std::integral_constant<size_t, 4>{});
-            }
-            finish<kBlocks>(e, places + 16 * t, 16 * here, sums, first, channels);
+            (t ? multiply<kBlocks, false> : multiply<kBlocks, true>)(starts + t, position_bytes(s), offsets,
+                                                                     all, bits, weights, ring, sums);
+            finish<kBlocks>(e, places + 16 * t, 16 * std::min(kOnce, tiles - t), sums, first, channels);
         }
     }
 
@@ -230,7 +211,7 @@ struct TileConv {
         const size_t parts = tiles_of(tiles(s), kTiles), part = tile_of(tiles(s), kTiles);
         const size_t first_tile = std::min(number % parts * part, tiles(s));
         const size_t here = std::min(part, tiles(s) - first_tile);
-        const uint8_t* starts[kTiles];
+        const uint8_t* starts[kTiles + 3];
         Place16 places[16 * kTiles];
         for (size_t t = 0; t < here; ++t) {
             const size_t image = (first_tile + t) / image_tiles(s),
@@ -238,6 +219,7 @@ struct TileConv {
             starts[t] = stream + (image * image_positions(s) + position) * position_bytes(s);
             find_places(s, counts, image, position, places + 16 * t);
         }
+        for (size_t t = here; t < here + 3; ++t) starts[t] = stream;
         uint8_t* bytes = scratch;
         uint32_t* offsets = reinterpret_cast<uint32_t*>(scratch + chunks(s) * 2048);
         for (size_t ky = 0, i = 0; ky < s.kh; ++ky)
