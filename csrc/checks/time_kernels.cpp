@@ -1,9 +1,13 @@
 // Times binary layers of each instruction set, without Python around them: rows and products apart.
 //     g++ -O3 -std=c++17 … (see csrc/engine/README.md);  time_kernels [set …]
 // Processor time of one thread, the best of many rounds.
+//     time_kernels -n ROUNDS SET CHANNELS SIZE KERNEL
+// runs one layer ROUNDS times: an emulator that counts instructions gives those of one run as the difference
+// between two numbers of rounds (csrc/engine/README.md).
 #include <time.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -22,13 +26,15 @@ double seconds() {
     return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
 
+int rounds = 30, repeats = 10;
+
 template <typename Work>
 double best(Work work) {
     double least = 1e9;
-    for (int round = 0; round < 30; ++round) {
+    for (int round = 0; round < rounds; ++round) {
         const double start = seconds();
-        for (int i = 0; i < 10; ++i) work();
-        least = std::min(least, (seconds() - start) / 10);
+        for (int i = 0; i < repeats; ++i) work();
+        least = std::min(least, (seconds() - start) / repeats);
     }
     return least;
 }
@@ -78,9 +84,16 @@ int main(int argc, char** argv) {
     const size_t layers[][3] = {{64, 56, 3},  {128, 28, 3}, {256, 14, 3}, {512, 7, 3}, {45, 56, 3},
                                 {90, 56, 3},  {180, 28, 3}, {360, 14, 3}, {32, 14, 3}, {64, 28, 1},
                                 {256, 14, 1}, {512, 7, 1},  {1024, 4, 1}};
+    const bool counting = argc == 7 && argv[1] == std::string("-n");
+    if (counting) rounds = std::atoi(argv[2]), repeats = 1;
     for (const auto& layer : layers)
         for (const Kernels* k : {kernels_amx(), kernels_avx512vbmi(), kernels_avx512(), kernels_avx2(),
                                  kernels_neon(), kernels_wasm()}) {
+            if (counting) {
+                if (k && argv[3] == std::string(k->name) && &layer == layers)
+                    time_layer(*k, std::atoi(argv[4]), std::atoi(argv[5]), std::atoi(argv[6]));
+                continue;
+            }
             bool wanted = k && argc == 1;
             for (int i = 1; i < argc; ++i) wanted |= k && std::string(argv[i]) == k->name;
             if (wanted) time_layer(*k, layer[0], layer[1], layer[2]);

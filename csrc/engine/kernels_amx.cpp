@@ -10,6 +10,7 @@ namespace amx {
 // clang-format off: each needs those before it
 #include "avx512_lanes.h"
 #include "either_conv.h"
+#include "other_set.h"
 #include "tiles.h"
 #include "tile_conv.h"
 // clang-format on
@@ -18,7 +19,7 @@ namespace amx {
 
 const Kernels* kernels_amx() {
     if (!kernels_avx512vbmi()) return nullptr;
-    static const Kernels kernels = amx::instead<amx::TileConv, kernels_avx512vbmi>("amx");
+    static const Kernels kernels = amx::with_first<amx::TileConv, kernels_avx512vbmi>("amx");
     return &kernels;
 }
 

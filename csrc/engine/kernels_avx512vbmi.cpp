@@ -11,13 +11,15 @@ namespace avx512vbmi {
 #include "avx512_lanes.h"
 #include "lookup_conv.h"
 #include "either_conv.h"
+#include "other_set.h"
 // clang-format on
 
 }  // namespace avx512vbmi
 
 const Kernels* kernels_avx512vbmi() {
     if (!kernels_avx512()) return nullptr;
-    static const Kernels kernels = avx512vbmi::instead<avx512vbmi::LookupConv, kernels_avx512>("avx512vbmi");
+    static const Kernels kernels =
+        avx512vbmi::with_first<avx512vbmi::LookupConv, kernels_avx512>("avx512vbmi");
     return &kernels;
 }
 

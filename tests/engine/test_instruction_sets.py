@@ -44,14 +44,6 @@ def test_avx2_and_avx512(tmp_path):
     agrees([program], "amx")
 
 
-def test_neon(tmp_path):
-    emulator = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-    if emulator is None:
-        pytest.skip("qemu-user is not installed: NEON was not checked")
-    program = build("aarch64-linux-gnu-g++", tmp_path / "compare", "-static")
-    agrees([emulator, program], "neon")
-
-
 def test_wasm(tmp_path):
     if shutil.which("node") is None:
         pytest.skip("Node is not installed: WebAssembly was not checked")

@@ -26,6 +26,7 @@ def duo(
     ste: o.Ste = None,
     weight_bits: o.WeightBits = None,
     width: o.Width = None,
+    interval: o.Interval = None,
     seed: o.Seed = None,
     settings: o.Settings = None,
     listing: o.Listing = False,
@@ -54,6 +55,7 @@ def duo(
         "model.ste": ste,
         "model.weight_bits": weight_bits,
         "model.width": width,
+        "model.interval": interval,
         "loop.seed": seed,
     }
     resolved = o.resolve(recipe, shortcuts, settings)

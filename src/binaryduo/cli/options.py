@@ -50,6 +50,10 @@ Ste = Annotated[
 ]
 WeightBits = Annotated[int | None, typer.Option(help="1: binary weights; 32: float weights.")]
 Width = Annotated[float | None, typer.Option(help="Multiplies every hidden width.")]
+Interval = Annotated[
+    str | None,
+    typer.Option(help="Learn the thresholds of the activations, one set for each layer or each channel."),
+]
 Seed = Annotated[int | None, typer.Option(help="Decides initialisation, order and augmentation.")]
 Listing = Annotated[bool, typer.Option("--list", help="Show the named recipes and stop.")]
 Show = Annotated[bool, typer.Option("--show", help="Print the resolved recipe as YAML and stop.")]

@@ -18,6 +18,12 @@ def pack(
     half: Annotated[
         bool, typer.Option("--half", help="Store the layers with float weights in 16 bits.")
     ] = False,
+    c_array: Annotated[
+        bool,
+        typer.Option(
+            "--c-array", help="Also write the model as a C array, net.h, for devices without files."
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the target.")] = False,
 ) -> None:
     """Pack a network with binary activations: one bit per weight, one threshold per channel.
@@ -26,12 +32,19 @@ def pack(
 
     Example: `binaryduo pack runs/demo-duo net.duo && binaryduo run net.duo cat.png`
     """
+    from binaryduo._common.files import write_synced
+    from binaryduo.engine.c_array import to_c_array
     from binaryduo.packing.pack import pack as write
     from binaryduo.training.sources import open_source
 
-    sources.new_file(target, force)
+    header = target.with_suffix(".h")
+    for path in (target, header) if c_array else (target,):
+        sources.new_file(path, force)
     found = open_source(source, which)
     write(found.model, found.example(), target, "float16" if half else "float32", meta=_meta(found))
+    if c_array:
+        write_synced(header, to_c_array(target.read_bytes(), target.stem).encode())
+        print(f"{header}: the same bytes as a C array for duo_open_memory, see docs/c_api.md")
     sources.next_step(f"binaryduo run {target} IMAGE.png", f"binaryduo describe {target}")
 
 

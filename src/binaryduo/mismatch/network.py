@@ -11,7 +11,7 @@ from torch import Tensor
 
 from binaryduo.errors import unknown_name
 from binaryduo.mismatch.parallel import generator
-from binaryduo.nn.activation import staircase
+from binaryduo.nn.staircase import staircase
 
 Weights = dict[str, Tensor]
 Gradients = dict[str, Tensor]

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from torch import nn
 
 from binaryduo.nn import BinaryConv2d, BinaryLinear, QuantAct
+from binaryduo.nn.intervals import Interval
 from binaryduo.ste import STE
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """How a network's hidden layers are quantized: activation levels, STE, bits of a weight (1 or 32).
+    """How a network's hidden layers are quantized: activation levels, STE, bits of a weight (1 or 32), and
+    whether thresholds are learned.
 
     >>> Quantization(levels=3).act()
     QuantAct(levels=3, ste='relu1')
@@ -20,9 +22,10 @@ class Quantization:
     levels: int | None = 2
     ste: "str | STE" = "relu1"
     weight_bits: int = 32
+    interval: Interval | None = None
 
     def act(self) -> QuantAct:
-        return QuantAct(self.levels, self.ste)
+        return QuantAct(self.levels, self.ste, interval=self.interval)
 
     @property
     def conv(self) -> type[nn.Conv2d]:

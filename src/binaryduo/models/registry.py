@@ -16,7 +16,9 @@ from binaryduo.errors import ArgumentError, unknown_name
 from binaryduo.models import alexnet, mlp, resnet, vgg7
 from binaryduo.models.layers import Maker, Quantization
 from binaryduo.nn import QuantAct, draw_weights, initialise
+from binaryduo.nn.activation import check_interval
 from binaryduo.nn.copies import shifts
+from binaryduo.nn.intervals import Interval
 from binaryduo.ste import STE, check_levels
 from binaryduo.transform.carrying import Topology
 from binaryduo.transform.coupling import couple
@@ -108,6 +110,7 @@ def build(
     image_size: int | None = None,
     topology: Topology = "duo",
     start: Start = "fresh",
+    interval: Interval | None = None,
 ) -> nn.Module:
     """A network by name, freshly initialised.
 
@@ -120,6 +123,9 @@ def build(
     keeping their shifts (±1/4). With `start="derived"` it is the decoupling of a fresh coupled network instead, in
     which both halves of every weight are identical and 1/√2 of He's deviation. A baseline with `start="shifted"` has
     biases of BN that alternate ±1/4 in front of its activations, as a decoupled network's copies do.
+
+    `interval` ("layer" or "channel") lets the activations learn their thresholds, from where fixed ones are. In a
+    decoupled network they are part of BN's biases, so there it only says what the coupled network was like.
 
     >>> net = build("vgg7", variant="coupled")
     >>> [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)]
@@ -139,6 +145,7 @@ def build(
             raise ArgumentError(f"a {variant} network has levels of 3 or more, not 2: 2 is the baseline")
     elif variant == "decoupled":
         raise ArgumentError("a full-precision network (levels=None) has no activations to decouple")
+    check_interval(interval, levels)
     weight_bits = network.weight_bits if weight_bits is None else weight_bits  # type: ignore[assignment]
     if weight_bits not in (1, 32):
         raise ArgumentError(f"weight_bits must be 1 or 32, not {weight_bits!r}")
@@ -154,8 +161,12 @@ def build(
 
     def make(widths: tuple[int, ...], count: int | None) -> nn.Module:
         scaled = tuple(max(1, round(w * width)) for w in widths)
-        quantization = Quantization(count, ste, weight_bits)
-        return initialise(network.make(scaled, quantization, classes, channels, size))
+        quantization = Quantization(count, ste, weight_bits, interval if count is not None else None)
+        made = initialise(network.make(scaled, quantization, classes, channels, size))
+        if interval == "channel":
+            with torch.no_grad():
+                made.eval()(example)  # which tells the activations how many channels there are
+        return made.train()
 
     if variant == "baseline":
         baseline = make(network.baseline, levels)
@@ -166,7 +177,7 @@ def build(
         coupled = couple(make(network.baseline, 2), example, 3, topology, init="he")
         for module in coupled.modules():
             if isinstance(module, QuantAct):
-                module.levels = None
+                module.set_levels(None)
     else:
         coupled = couple(make(network.baseline, 2), example, levels, topology, init="he")
     if variant == "coupled":

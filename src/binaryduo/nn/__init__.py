@@ -1,9 +1,10 @@
 """The layers of a binary network: a quantized activation, and layers with one-bit weights.
 
-Paper: Equation 1 (activation), Appendix D (weights). The modules that `decouple` inserts are in `nn.copies`.
+Paper: Equation 1 (activation), Appendix G (learned thresholds), Appendix D (weights). The modules that `decouple`
+inserts are in `nn.copies`.
 """
 
-from binaryduo.nn.activation import QuantAct, quantize
+from binaryduo.nn.activation import QuantAct
 from binaryduo.nn.initialisation import draw_weights, initialise, redraw
 from binaryduo.nn.one_bit import (
     BinaryConv1d,
@@ -13,6 +14,7 @@ from binaryduo.nn.one_bit import (
     clip_latent_weights,
     is_binary_weight,
 )
+from binaryduo.nn.staircase import quantize
 
 __all__ = [
     "BinaryConv1d",

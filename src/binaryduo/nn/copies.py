@@ -3,7 +3,8 @@
 Decoupling turns C channels into `copies` × C channels, blocked: all channels of copy 1, then all of copy 2.
 Before an activation, copy i is the coupled value plus the shift s_i = 1/2 - (i - 1/2)/copies; behind it, the
 copies are bits whose mean is the coupled activation. The shifts add up to zero, so that in both places the
-mean of the copies is the coupled network's value.
+mean of the copies is the coupled network's value. (With learned thresholds they
+are 1/2 - t_i: `transform.shifts`.)
 
 Paper: Equation 5; Section 5.1.
 """
@@ -120,10 +121,10 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     @classmethod
     def of(
-        cls, norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int = 1, like: Tensor | None = None
+        cls, norm: nn.modules.batchnorm._BatchNorm, copies: int, shift: Tensor | None = None
     ) -> "_CopiedBatchNorm":
-        """The copied form of a batch normalisation, with `times` the shifts added to the biases; they are of
-        the dtype of `like` where the original has no parameters."""
+        """The copied form of a batch normalisation, with `shift` (copies * C,) added to the biases: the paper's
+        where it is None."""
         new = cls(norm.num_features, norm.eps, norm.momentum, affine=False, track_running_stats=False)
         new.copies = copies
         new.track_running_stats = norm.track_running_stats
@@ -131,14 +132,14 @@ class _CopiedBatchNorm(nn.modules.batchnorm._BatchNorm):
             value = getattr(norm, name)
             setattr(new, name, None if value is None else value.clone())
         channels = norm.num_features
-        given = (norm.weight, norm.bias, norm.running_mean, like)
+        given = (norm.weight, norm.bias, norm.running_mean, shift)
         like = next((t for t in given if t is not None), torch.empty(0))
         weight = like.new_ones(channels) if norm.weight is None else norm.weight.detach()
         bias = like.new_zeros(channels) if norm.bias is None else norm.bias.detach()
         learn = norm.weight is None or norm.weight.requires_grad
         new.affine = True
         new.weight = nn.Parameter(weight.repeat(copies), requires_grad=learn)
-        shift = shift_vector(channels, copies, times, like)
+        shift = shift_vector(channels, copies, 1, like) if shift is None else shift.to(like)
         learn = learn if norm.bias is None else norm.bias.requires_grad
         new.bias = nn.Parameter(bias.repeat(copies) + shift, requires_grad=learn)
         return new.train(norm.training)
@@ -198,12 +199,12 @@ class CopiedBatchNorm2d(_CopiedBatchNorm, nn.BatchNorm2d):
 
 
 def copied_batch_norm(
-    norm: nn.modules.batchnorm._BatchNorm, copies: int, times: int, like: Tensor | None = None
+    norm: nn.modules.batchnorm._BatchNorm, copies: int, shift: Tensor | None = None
 ) -> _CopiedBatchNorm:
-    """The replicating form of a BatchNorm1d or BatchNorm2d.
+    """The replicating form of a BatchNorm1d or BatchNorm2d; `shift` as in its `of`.
 
-    >>> copied_batch_norm(nn.BatchNorm2d(8), copies=2, times=1).bias[[0, 8]].tolist()
+    >>> copied_batch_norm(nn.BatchNorm2d(8), copies=2).bias[[0, 8]].tolist()
     [0.25, -0.25]
     """
     kind = CopiedBatchNorm1d if isinstance(norm, nn.BatchNorm1d) else CopiedBatchNorm2d
-    return kind.of(norm, copies, times, like)
+    return kind.of(norm, copies, shift)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from binaryduo.engine.program import Storage
 from binaryduo.engine.runtime import PackedModel
 from binaryduo.graph.tracing import copied, trace
+from binaryduo.packing.learned_thresholds import fix_thresholds
 from binaryduo.packing.verify import FLOAT32_ROUNDING, Recorder
 
 
@@ -58,6 +59,7 @@ def agreement(model: nn.Module, packed: PackedModel, images: Tensor, batch: int 
     Images that are predicted alike are not looked into. Needs the model that was packed.
     """
     work = copied(model).cpu().float().eval()
+    fix_thresholds(work)
     graph = trace(work)
     result = Agreement(images=len(images))
     for first in range(0, len(images), batch):

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
 from binaryduo.graph.tracing import as_inputs, copied
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
-from binaryduo.ste import thresholds
 
 OPSET = 18
 
@@ -27,15 +26,16 @@ OPSET = 18
 class _Levels(nn.Module):
     """A quantized activation in plain comparisons."""
 
-    def __init__(self, levels: int) -> None:
+    def __init__(self, act: QuantAct) -> None:
         super().__init__()
-        self.steps = thresholds(levels)
+        self.act = act
 
     def forward(self, x: Tensor) -> Tensor:
-        total = (x >= self.steps[0]).to(x.dtype)
-        for step in self.steps[1:]:
+        first, *rest = self.act.steps(x.dim())
+        total = (x >= first).to(x.dtype)
+        for step in rest:
             total = total + (x >= step).to(x.dtype)
-        return total / len(self.steps) if len(self.steps) > 1 else total
+        return total / (1 + len(rest)) if rest else total
 
 
 def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
@@ -115,7 +115,7 @@ def standard_modules(model: nn.Module) -> nn.Module:
 
 def _replacement(module: nn.Module) -> nn.Module:
     if isinstance(module, QuantAct):
-        return nn.ReLU() if module.levels is None else _Levels(module.levels)
+        return nn.ReLU() if module.levels is None else _Levels(module)
     plain = copy.deepcopy(module)
     assert isinstance(plain, nn.Conv2d | nn.Linear)
     with torch.no_grad():

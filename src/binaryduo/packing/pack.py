@@ -17,6 +17,7 @@ from binaryduo.graph.canonical import canonicalise
 from binaryduo.graph.tracing import as_inputs, copied, modules_out_of_place, run_shapes, trace
 from binaryduo.packing import verify
 from binaryduo.packing.engine_forms import engine_forms
+from binaryduo.packing.learned_thresholds import fix_thresholds
 from binaryduo.packing.lowering import lower
 
 RANDOM_IMAGES = 1
@@ -68,6 +69,7 @@ def pack(
         raise ArgumentError("a packed model has one input of the shape (N, C, H, W), (N, C, T) or (N, C)")
     half = float_weights == "float16"
     work = copied(model).cpu().float().eval()
+    fix_thresholds(work)
     image = inputs[0][:1].detach().cpu().float()
     noise = torch.Generator().manual_seed(0)
     others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from binaryduo import ste as stes
-from binaryduo.nn.activation import staircase
+from binaryduo.nn.staircase import staircase
 
 INK, STEP, GRADIENT, AREA = "#1b1f24", "#0a58ca", "#c2410c", "#9ec5fe"
 

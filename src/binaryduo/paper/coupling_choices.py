@@ -48,9 +48,13 @@ def units(profile: str) -> list[Unit]:
     once: dict[str, Any] = {**common, **QUICK}
     return [
         *first,
-        *(_at_rate(way, LR, **once) for way in w.WAYS),
-        *(_at_rate(way, 2 * LR, **once) for way in w.WAYS),
+        _at_rate("baseline", LR, **once),
+        _at_rate("baseline", 2 * LR, **once),  # the baseline first, so that it is never tuned less than ours
         w.unit("baseline", EPOCHS, 0, LR, question="shifted", start="shifted", **once),
+        _at_rate("duo", LR, **once),
+        _at_rate("scratch", LR, **once),
+        _at_rate("scratch", 2 * LR, **once),
+        _at_rate("duo", 2 * LR, **once),
         *(_at_rate(way, LR / 2, **once) for way in w.WAYS),
         _at_rate("duo", LR, question="share", share=1 / 3, **once),
         _at_rate("duo", LR, question="share", share=2 / 3, **once),

@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "sample_size",
     "coupling_choices",
     "coupling_pays",
+    "one_bit_weights",
 )
 RECORDS = ("cifar10_budget", "search_grid", "search_overhead", "overview")
 

@@ -82,6 +82,7 @@ def build_model(recipe: Recipe, data: DataSet, variant: str | None = None) -> nn
         height,
         wanted.topology,
         wanted.start,
+        wanted.interval,
     )
 
 

@@ -12,6 +12,7 @@ from binaryduo._common.progress import say
 from binaryduo.data import Plan, Split
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
+from binaryduo.nn.intervals import Interval
 from binaryduo.training import checkpoint
 from binaryduo.training.batches import mapped, moved
 from binaryduo.training.devices import make_fabric
@@ -39,6 +40,7 @@ def duo_of_model(
     resume: bool = False,
     levels: int = 3,
     topology: Topology = "duo",
+    interval: Interval | None = None,
     loss: Loss | None = None,
     metrics: Metrics | None = None,
     optimizer: MakeOptimizer | None = None,
@@ -47,7 +49,8 @@ def duo_of_model(
     """Couple a binary baseline, train it, decouple it and fine-tune the binary network; the baseline is unchanged.
 
     Returns the binary network and the results along the way. `stage` and `finetune` are the two trainings (without
-    `finetune`: as long as the first, at a tenth of its rate); everything else is as for `fit`.
+    `finetune`: as long as the first, at a tenth of its rate); `interval` lets the coupled network learn its thresholds;
+    everything else is as for `fit`.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     finetune = Stage(**{**asdict(stage), "lr": stage.lr / 10}) if finetune is None else finetune
@@ -58,13 +61,15 @@ def duo_of_model(
     stages = {"train": stage, "finetune": finetune}
     recipe = own_recipe("duo", model, task, optimizer, stages, loop, images, tests)
     recipe["model"] |= {"levels": levels, "topology": topology}
+    if interval is not None:
+        recipe["model"]["interval"] = interval
     fabric = make_fabric(loop) if fabric is None else fabric
     with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="duo") as run:
         run.describe_own(recipe, loop.seed)
         settings = own_settings(recipe)
         example = _example(model, images, loop)
         seed_all(loop.seed, 6)
-        coupled = couple(model, example, levels, topology)
+        coupled = couple(model, example, levels, topology, interval=interval)
         first = Trainer(
             coupled, images, tests, stage, loop, run.path / "coupled", fabric, "coupled",
             Identity("duo", 0, settings), task, optimizer,

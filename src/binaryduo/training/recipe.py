@@ -24,6 +24,7 @@ import yaml
 
 from binaryduo._common.yaml_files import parse_yaml, read_keys
 from binaryduo.errors import ArgumentError
+from binaryduo.nn.activation import check_interval
 from binaryduo.ste import check_levels
 
 R = TypeVar("R")
@@ -77,7 +78,8 @@ class Data:
 class Model:
     """Which network. levels null: full precision. weight_bits null: as the network is usually built.
 
-    `start` is how its weights and biases begin: see `models.build`.
+    `start` is how its weights and biases begin: see `models.build`. `interval` lets the activations of a layer, or
+    each channel, learn their thresholds.
     """
 
     network: str = "vgg7"
@@ -88,9 +90,11 @@ class Model:
     width: float = 1.0
     topology: Literal["duo", "quad"] = "duo"
     start: Literal["fresh", "derived", "shifted"] = "fresh"
+    interval: Literal["layer", "channel"] | None = None
 
     def __post_init__(self) -> None:
         _check_types("model", self)
+        check_interval(self.interval, self.levels)
         if isinstance(self.levels, int):
             check_levels(self.levels)
         if not 0 < self.width < 1e3:

@@ -40,6 +40,7 @@ OPTIONS = frozenset(
         "in_channels",
         "image_size",
         "topology",
+        "interval",
     ]
 )
 WHAT = "a run folder, a checkpoint (step-….json) or a file of weights (.safetensors)"
@@ -145,6 +146,7 @@ def _source(
         "in_channels": data.shape[0],
         "image_size": data.shape[1],
         "topology": wanted.topology,
+        "interval": wanted.interval,
     }
     return Source(model.eval(), path, options, data.shape, recipe, data)
 

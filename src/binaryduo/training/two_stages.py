@@ -9,6 +9,7 @@ from torch import nn
 
 from binaryduo.data import Split
 from binaryduo.errors import ArgumentError
+from binaryduo.nn.intervals import Interval
 from binaryduo.training.duo import DuoResult, duo_of_recipe
 from binaryduo.training.own import MakeOptimizer
 from binaryduo.training.own_duo import duo_of_model
@@ -33,6 +34,7 @@ def duo(
     resume: bool = False,
     levels: int = 3,
     topology: Topology = "duo",
+    interval: Interval | None = None,
     loss: Loss | None = None,
     metrics: Metrics | None = None,
     optimizer: MakeOptimizer | None = None,

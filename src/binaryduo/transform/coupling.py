@@ -22,6 +22,8 @@ from binaryduo.graph.flow import Group, Segment
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.rewriting import channel_size, set_channel_size, to_module
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
+from binaryduo.nn.activation import check_interval
+from binaryduo.nn.intervals import Interval
 from binaryduo.nn.padding import PadChannels
 from binaryduo.ste import check_levels
 from binaryduo.transform.carrying import TOPOLOGIES, Topology
@@ -72,6 +74,7 @@ def couple(
     topology: Topology = "duo",
     init: "Literal['he'] | Callable[[nn.Module], None] | None" = None,
     widths: "Mapping[str, int] | None" = None,
+    interval: Interval | None = None,
 ) -> nn.Module:
     """A new, narrower model with `levels` activation levels, freshly initialised; the argument is unchanged.
 
@@ -82,6 +85,8 @@ def couple(
     No weight is taken over. With `init=None` each is drawn anew as the model's own are (see `nn.redraw`), so that the
     coupled network starts as its user starts networks; "he" is He's rule, as in the paper; a function is given each
     module in turn. `widths` sets the channels of layers by their qualified names; the budget is then the caller's.
+    `interval` lets the coupled activations learn their thresholds, for each layer or each channel; with None each
+    learns what the model's own does. They start where fixed ones are.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), bnn.QuantAct(), nn.Linear(8, 2))
     >>> couple(net, torch.rand(1, 4))[0].out_features
@@ -92,6 +97,7 @@ def couple(
         raise ArgumentError("a coupled network needs 3 or more levels: 2 is the binary baseline itself")
     if topology not in TOPOLOGIES:
         raise ArgumentError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {topology!r}")
+    check_interval(interval)
     inputs = as_inputs(example_input)
     model = unwrap(model)
     if isinstance(getattr(model, "coupling", None), Coupling):
@@ -104,6 +110,7 @@ def couple(
             f"{type(model).__name__} has no quantized activation to couple: use bd.nn.QuantAct(levels=2)"
         )
     own = {name: value.detach().clone() for name, value in analysis.model.named_parameters()}
+    kinds = {name: m.interval for name, m in analysis.model.named_modules() if isinstance(m, bnn.QuantAct)}
     chosen = _Widths(analysis, levels, topology)
     coupling = chosen.choose() if widths is None else chosen.take(widths)
     result = _narrow(analysis, chosen, levels)
@@ -116,8 +123,28 @@ def couple(
     else:
         raise ArgumentError(f"init must be None, 'he' or a function of a module, not {init!r}")
     result.coupling = coupling  # type: ignore[assignment]
-    analyse(result, inputs)  # refuses, by name, what does not fit together
+    _learn(analyse(result, inputs), result, {n: interval or kind for n, kind in kinds.items()})
     return result
+
+
+def _learn(analysis: Analysis, model: nn.Module, kinds: Mapping[str, Interval | None]) -> None:
+    """Let activations learn their thresholds, by their names; `analysis` is of a copy of the model."""
+    found = {
+        analysis.names[analysis.module(node)]: analysis.info[node] for node in analysis.of_kind(Kind.QUANT)
+    }
+    like = next(model.parameters())
+    for name, kind in kinds.items():
+        act = model.get_submodule(name)
+        assert isinstance(act, bnn.QuantAct)
+        if kind is None or act.levels is None:
+            continue
+        info = found.get(name)
+        if kind == "channel" and info is not None and info.dim != 1:
+            raise GraphError(
+                f"activation {name!r} has its channels in dimension {info.dim}, and thresholds are learned along "
+                "dimension 1: use interval='layer'"
+            )
+        act.set_levels(act.levels, kind, None if info is None else info.shape[1], like)
 
 
 class _Widths:
@@ -307,7 +334,7 @@ def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
         _resize_norm(analysis.module(node), widths.width(node))
     for module in analysis.model.modules():  # those that run in training only, too
         if isinstance(module, bnn.QuantAct) and module.levels is not None:
-            module.levels = levels
+            module.set_levels(levels)
     edits: list[tuple[fx.Node, int]] = []
     pads: list[tuple[fx.Node, list[Any]]] = []
     for node in analysis.of_kind(Kind.RESHAPE):

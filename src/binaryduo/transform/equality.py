@@ -18,7 +18,6 @@ from binaryduo.errors import GraphError
 from binaryduo.graph.analysis import Analysis, analyse
 from binaryduo.graph.operations import Kind
 from binaryduo.graph.tracing import tensors_in
-from binaryduo.ste import thresholds
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,14 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
 
     Raises GraphError if a flip started farther from its threshold than rounding can reach.
     """
-    a, before, levels = _run(coupled, inputs)
+    a, before, acts = _run(coupled, inputs)
     b, after, _ = _run(decoupled, inputs)
     images = int(inputs[0].shape[0])
     clean = torch.ones(images, dtype=torch.bool, device=inputs[0].device)  # images without a flip so far
     flips = started = activations = 0
     farthest, bounds = 0.0, None
     for number, ((pre, out), (_, bits)) in enumerate(zip(before, after, strict=True)):
-        flipped = _levels(out, levels[number]) != _bit_sum(bits, out)
+        flipped = _levels(out, acts[number]) != _bit_sum(bits, out)
         activations += out.numel()
         if not bool(flipped.any()):
             continue
@@ -88,9 +87,8 @@ def compare(coupled: nn.Module, decoupled: nn.Module, inputs: tuple[Tensor, ...]
         if bool(roots.any()):
             started += int(roots.sum())
             bounds = _Bounds(coupled, inputs).acts if bounds is None else bounds
-            steps = torch.tensor(thresholds(levels[number]), device=pre.device, dtype=pre.dtype)
-            distance = (pre[roots].unsqueeze(-1) - steps).abs().amin(-1)
-            farthest = max(farthest, float((distance / bounds[number][roots]).max()))
+            distances = torch.stack([(pre - t).abs() for t in acts[number].steps(pre.dim())]).amin(0)
+            farthest = max(farthest, float((distances / bounds[number])[roots].max()))
         clean &= ~flipped.flatten(1).any(1)
         if len(clean) != images:
             clean = clean.all().expand(images).clone()
@@ -159,26 +157,29 @@ def _changed(a: Any, b: Any) -> int:
     return 0
 
 
-def _run(model: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, list[tuple[Tensor, Tensor]], list[int]]:
-    """The output, each activation's input and output in the order of execution, and their levels."""
+def _run(
+    model: nn.Module, inputs: tuple[Tensor, ...]
+) -> tuple[Any, list[tuple[Tensor, Tensor]], list[bnn.QuantAct]]:
+    """The output, each activation's input and output in the order of execution, and the activations."""
     seen: list[tuple[Tensor, Tensor]] = []
-    levels: list[int] = []
+    acts: list[bnn.QuantAct] = []
     work = copy.deepcopy(model).eval()
 
     def note(module: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
         if isinstance(module, bnn.QuantAct) and module.levels is not None:
             seen.append((args[0], out))
-            levels.append(module.levels)
+            acts.append(module)
 
     for module in work.modules():
         if isinstance(module, bnn.QuantAct):
             module.register_forward_hook(note)
     with torch.no_grad():
-        return work(*inputs), seen, levels
+        return work(*inputs), seen, acts
 
 
-def _levels(out: Tensor, levels: int) -> Tensor:
-    return (out * (levels - 1)).round()
+def _levels(out: Tensor, act: bnn.QuantAct) -> Tensor:
+    assert act.levels is not None
+    return (out * (act.levels - 1)).round()
 
 
 def _bit_sum(bits: Tensor, like: Tensor) -> Tensor:
@@ -208,6 +209,10 @@ class _Bounds(fx.Interpreter):
         self.acts: list[Tensor] = []
         self.values: dict[fx.Node, Any] = {}
         self.extra_traceback = False
+        # Learned thresholds travel along streams, as biases that are rounded at every addition.
+        offsets = [m.offsets for m in work.modules() if isinstance(m, bnn.QuantAct) and m.interval]
+        most = max((float(o.abs().max()) for o in offsets if o is not None and o.numel()), default=0.0)
+        self.reach = most * (1 + sum(1 for _ in self.analysis.of_kind(Kind.ADD)))
         with torch.no_grad():
             self.run(*inputs)
 
@@ -230,7 +235,7 @@ class _Bounds(fx.Interpreter):
         if info.kind is Kind.QUANT:
             assert isinstance(module, bnn.QuantAct)
             assert module.levels is not None
-            floor = 4 * u * (x.abs() + 1)
+            floor = 4 * u * (x.abs() + 1 + self.reach)
             self.acts.append((2 * (module.levels - 1) * error + floor).clamp_min(torch.finfo(out.dtype).tiny))
             return torch.zeros_like(out)
         if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):

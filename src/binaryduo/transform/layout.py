@@ -12,7 +12,8 @@ from math import lcm
 import torch
 from torch import Tensor, nn
 
-from binaryduo.nn.copies import AverageCopies, ReplicateCopies, SelectChannels, shift_vector
+from binaryduo.nn.copies import AverageCopies, ReplicateCopies, SelectChannels
+from binaryduo.transform.shifts import NONE, Shift, ShiftValues
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class State:
     """How a coupled tensor appears in the decoupled network.
 
     `parts` is one (channels, copies) for each segment. `shift` is None where the mean of the copies is the
-    coupled value but no single copy is known (bits); else copy i is the value plus `shift` times s_i.
+    coupled value but no single copy is known (bits); else copy i is the value plus that shift's i-th part.
 
-    >>> State(((3, 2),), shift=1).channels
+    >>> State(((3, 2),), Shift(1)).channels
     6
     """
 
     parts: tuple[tuple[int, int], ...]
-    shift: int | None = 0
+    shift: Shift | None = NONE
 
     @property
     def channels(self) -> int:
@@ -110,13 +111,13 @@ class State:
 
 def plain(size: int) -> State:
     """The state of a tensor that is the same in both networks."""
-    return State(((size, 1),), 0)
+    return State(((size, 1),))
 
 
-def convert(source: State, target: State, dim: int, like: Tensor) -> list[nn.Module]:
+def convert(source: State, target: State, dim: int, values: ShiftValues) -> list[nn.Module]:
     """The modules that bring a tensor from one state to another; none if it is there already.
 
-    >>> convert(State(((4, 2),), None), plain(4), 1, torch.empty(0))
+    >>> convert(State(((4, 2),), None), plain(4), 1, ShiftValues({}, torch.empty(0)))
     [AverageCopies(copies=2)]
     """
     if source == target:
@@ -124,15 +125,18 @@ def convert(source: State, target: State, dim: int, like: Tensor) -> list[nn.Mod
     if source.plain and target.plain:
         return []
     if target.plain:
-        index = None if len(source.parts) == 1 else source.blocked().to(like.device)
-        return [AverageCopies(source.evenly, index, dim)]
+        index = None if len(source.parts) == 1 else source.blocked().to(values.like.device)
+        average = AverageCopies(source.evenly, index, dim)
+        size = sum(n for n, _ in source.parts)
+        excess = None if source.shift is None else values.mean(source.shift, size)
+        return [average] if excess is None else [average, ReplicateCopies(-excess, 1, dim)]
     if target.shift is None:
         raise AssertionError("bits cannot be made from anything but an activation")
     size, copies = target.parts[0]
     if source.parts == target.parts and source.shift is not None:
-        return [ReplicateCopies(shift_vector(size, copies, target.shift - source.shift, like), 1, dim)]
-    first = [] if source.plain else convert(source, plain(size), dim, like)
-    bias = None if target.shift == 0 else shift_vector(size, copies, target.shift, like)
+        return [ReplicateCopies(values.vector(target.shift - source.shift, size, copies), 1, dim)]
+    first = [] if source.plain else convert(source, plain(size), dim, values)
+    bias = None if target.shift == NONE else values.vector(target.shift, size, copies)
     return [*first, ReplicateCopies(bias, copies, dim)]
 
 

@@ -18,10 +18,11 @@ from binaryduo.graph.rewriting import (
     to_module,
 )
 from binaryduo.graph.size_reads import consumers, origins, size_readers
-from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_norm, shift_vector
+from binaryduo.nn.copies import ReplicateCopies, SelectChannels, copied_batch_norm
 from binaryduo.nn.padding import PadChannels
-from binaryduo.transform.carrying import Carriers, Topology, copies_of
+from binaryduo.transform.carrying import Carriers, Topology, copies_of, shift_of
 from binaryduo.transform.layout import State, convert, plain, select
+from binaryduo.transform.shifts import NONE, Shift, ShiftValues
 from binaryduo.transform.widening import widen_input, widen_norm, widen_output
 
 
@@ -44,6 +45,15 @@ class Rewriter:
         self.owners = {name: _owner(self.model, name) for name, _ in self.model.named_parameters()}
         self.replaced: dict[nn.Module, nn.Module] = {}
         self.like = next(self.model.parameters(), torch.empty(0))
+        learned = {
+            analysis.names[module]: module.offsets.detach().view(module.levels - 1, -1)
+            for module in (analysis.module(node) for node in analysis.of_kind(Kind.QUANT))
+            if isinstance(module, bnn.QuantAct)
+            and module.interval
+            and module.offsets is not None
+            and module.levels
+        }
+        self.values = ShiftValues(learned, self.like)
 
     def run(self) -> tuple[nn.Module, dict[str, str]]:
         for node in self.analysis.graph.nodes:
@@ -51,8 +61,8 @@ class Rewriter:
                 self.states[node] = self._visit(node)
                 self._size_reads(node)
         for module in self.model.modules():  # now, so that a module used twice is read unchanged
-            if isinstance(module, bnn.QuantAct) and module.levels is not None:
-                module.levels = 2
+            if isinstance(module, bnn.QuantAct) and module.levels is not None and module.levels > 2:
+                module.set_levels(2)
         result = self._assemble()
         return result, self._names(result)
 
@@ -61,7 +71,7 @@ class Rewriter:
     def _need(self, node: fx.Node, source: fx.Node, target: State) -> State:
         """Ask for a source in a certain state; notes the modules that bring it there."""
         info = self.analysis.info[source]
-        modules = convert(self.states[source], target, info.dim, self.like)
+        modules = convert(self.states[source], target, info.dim, self.values)
         if modules:
             self.inserts[source, node] = modules
         return target
@@ -80,7 +90,8 @@ class Rewriter:
             if copies == 1:
                 self._need(node, sources[0], plain(total))
                 return plain(size)
-            return State(self._need(node, sources[0], State(((total, copies),), 1)).parts, None)
+            target = State(((total, copies),), shift_of(self.analysis, node))
+            return State(self._need(node, sources[0], target).parts, None)
         if kind in (Kind.POOL, Kind.WEIGHTED, Kind.RESHAPE):
             return self._pass(node, kind, sources[0], size)
         if kind is Kind.CAT:
@@ -104,7 +115,8 @@ class Rewriter:
             exact = all(s.exact for s in self.analysis.info[source].segments)
             keeps = exact or not self.analysis.info[node].call.operation.extreme
         else:
-            keeps = kind is not Kind.WEIGHTED
+            flat = size != self._coupled_size(source) and not self.values.uniform(state.shift)
+            keeps = kind is not Kind.WEIGHTED and not flat
         wanted = state.shift is None or node in self.carriers.carried
         if not (keeps and wanted):
             state = self._need(node, source, plain(self._coupled_size(source)))
@@ -147,24 +159,22 @@ class Rewriter:
                 self._need(reader, node, plain(self._coupled_size(node)))
 
     def _carry(self, node: fx.Node, kind: Kind, sources: list[fx.Node], size: int) -> State:
-        copies, times = self.carriers.carried[node]
-        if kind is Kind.ELEMENTWISE:
-            return self._need(node, sources[0], State(((size, copies),), 0))
-        total = 0 if times is None else times
+        copies, shift = self.carriers.carried[node]
         parts = ((size, copies),)
+        if kind is Kind.ELEMENTWISE or len(sources) == 1:  # x + x
+            return self._need(node, sources[0], State(parts))
+        total = NONE if shift is None else shift
         # What a side carries already is kept; the last one makes up the rest.
         shifts = [
-            s.shift if (s := self.states[n]).parts == parts and s.shift is not None else 0 for n in sources
+            s.shift if (s := self.states[n]).parts == parts and s.shift is not None else NONE for n in sources
         ]
         bearer = self.carriers.bearer(sources)
         at = next(i for i, n in enumerate(sources) if n is bearer)
         rest = next((i for i in range(len(sources)) if i != at), at)
-        if len(sources) == 1:  # x + x
-            return State(parts, 2 * (self._need(node, sources[0], State(parts, 0)).shift or 0))
-        if sum(shifts) != total:
+        if sum(shifts, NONE) != total:
             shifts[rest] = total - shifts[at]
-        for source, shift in zip(sources, shifts, strict=True):
-            self._need(node, source, State(parts, shift))
+        for source, own in zip(sources, shifts, strict=True):
+            self._need(node, source, State(parts, own))
         return State(parts, total)
 
     def _cat(self, node: fx.Node) -> State:
@@ -176,7 +186,7 @@ class Rewriter:
                 state = self._need(node, source, plain(self._coupled_size(source)))
             bits = bits or state.shift is None
             parts += state.parts
-        return State(parts, None if bits else 0)
+        return State(parts, None if bits else NONE)
 
     def _choose(self, node: fx.Node, kind: Kind, source: fx.Node) -> State:
         """Bits stay bits where channels are picked or zero channels are put beside them."""
@@ -199,18 +209,19 @@ class Rewriter:
     # -- modules that change
 
     def _norm(self, node: fx.Node, source: fx.Node, size: int) -> State:
-        copies, times = self.carriers.carried[node]
-        times = 0 if times is None else times
+        copies, wanted = self.carriers.carried[node]
+        shift = NONE if wanted is None else wanted
         norm = self.analysis.module(node)
         assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
         state = self.states[source]
         parts = ((size, copies),)
         if self.quad and state.parts == parts and state.shift is not None:
-            widen_norm(norm, copies, times, state.shift, self.like)
+            incoming = self.values.vector(state.shift, size, copies)
+            widen_norm(norm, copies, self.values.vector(shift, size, copies), incoming)
         else:
             self._need(node, source, plain(size))
-            self._replace(node, copied_batch_norm(norm, copies, times, self.like))
-        return State(parts, times)
+            self._replace(node, copied_batch_norm(norm, copies, self.values.vector(shift, size, copies)))
+        return State(parts, shift)
 
     def _layer(self, node: fx.Node, source: fx.Node, size: int) -> State:
         layer = self.analysis.module(node)
@@ -221,26 +232,30 @@ class Rewriter:
             spread = self.quad and all(s.spread for s in self.analysis.info[source].segments)
             if (state.shift is not None and not spread) or not self.analysis.reads_channels(node):
                 state = self._need(node, source, plain(self._coupled_size(source)))
-            elif groups > 1 or (bnn.is_binary_weight(layer) and not state.copies):
-                modules, state = select(state, groups, dim, self.like.device)
-                self.inserts[source, node] = modules
+            else:
+                if state.shift is not None and state.shift.learned:  # learned shifts do not add up to zero
+                    state = self._need(node, source, State(state.parts, Shift(state.shift.times)))
+                if groups > 1 or (bnn.is_binary_weight(layer) and not state.copies):
+                    modules, state = select(state, groups, dim, self.like.device)
+                    self.inserts[source, node] = [*self.inserts.get((source, node), []), *modules]
         if not state.plain:
             widen_input(layer, state, groups)
         if node not in self.carriers.carried:
             return plain(size)
-        copies, times = self.carriers.carried[node]
-        times = 0 if times is None else times
+        copies, wanted = self.carriers.carried[node]
+        shift = NONE if wanted is None else wanted
+        bias = self.values.vector(shift, size, copies)
         if self.quad and groups == 1 and self.analysis.info[node].segments[0].spread:
-            widen_output(layer, copies, times)
+            widen_output(layer, copies, None if shift == NONE else bias)
         else:
             # The weighted sum is computed once; its bias, one for each copy, takes the shift.
-            bias, learn = shift_vector(size, copies, times, self.like), layer.weight.requires_grad
+            learn = layer.weight.requires_grad
             if layer.bias is not None:
                 bias, learn = bias + layer.bias.detach().repeat(copies), layer.bias.requires_grad
                 layer.bias = None
             replicate = ReplicateCopies(bias, copies, self.analysis.info[node].dim).requires_grad_(learn)
             self._replace(node, in_sequence(layer, replicate, like=layer))
-        return State(((size, copies),), times)
+        return State(((size, copies),), shift)
 
     def _replace(self, node: fx.Node, new: nn.Module) -> None:
         old = self.analysis.module(node)
@@ -292,7 +307,7 @@ class Rewriter:
             new = self.replaced.get(module, module)
             if isinstance(new, nn.Sequential) and module is not new:
                 new = new[1] if attribute == "bias" else module
-            if new in paths:
+            if new in paths and attribute in new._parameters and new._parameters[attribute] is not None:
                 names[old] = f"{paths[new]}.{attribute}" if paths[new] else attribute
         return names
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from binaryduo.nn.copies import shift_vector
 from binaryduo.transform.layout import State
 
 
@@ -29,13 +28,13 @@ def widen_input(layer: nn.Conv1d | nn.Conv2d | nn.Linear, state: State, groups: 
 
 
 @torch.no_grad()
-def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, times: int) -> None:
-    """Repeat the layer's outputs, with the shift in the bias if there is any to carry."""
+def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, shift: Tensor | None) -> None:
+    """Repeat the layer's outputs, with the shift (copies * size,) in the bias if there is any to carry."""
     weight, size = layer.weight, layer.weight.shape[0]
     layer.weight = _parameter(weight.repeat(copies, *[1] * (weight.dim() - 1)), weight)
-    if layer.bias is not None or times != 0:
+    if layer.bias is not None or shift is not None:
         old = torch.zeros(size).to(weight) if layer.bias is None else layer.bias
-        new = old.repeat(copies) + shift_vector(size, copies, times, weight)
+        new = old.repeat(copies) if shift is None else old.repeat(copies) + shift.to(weight)
         layer.bias = _parameter(new, weight if layer.bias is None else layer.bias)
     if isinstance(layer, nn.Linear):
         layer.out_features = size * copies
@@ -44,20 +43,17 @@ def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, times: i
 
 
 @torch.no_grad()
-def widen_norm(
-    norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, times: int, incoming: int, like: Tensor
-) -> None:
+def widen_norm(norm: nn.BatchNorm1d | nn.BatchNorm2d, copies: int, shift: Tensor, incoming: Tensor) -> None:
     """An ordinary BN over all copies; the shift that its input carries moves into the mean."""
     size = norm.num_features
-    like = next((t for t in (norm.weight, norm.bias, norm.running_mean) if t is not None), like)
-    shift = shift_vector(size, copies, 1, like)
+    like = next((t for t in (norm.weight, norm.bias, norm.running_mean) if t is not None), shift)
     norm.num_features = size * copies
     if norm.running_mean is not None and norm.running_var is not None:
-        norm.running_mean = norm.running_mean.repeat(copies) + incoming * shift
+        norm.running_mean = norm.running_mean.repeat(copies) + incoming.to(like)
         norm.running_var = norm.running_var.repeat(copies)
     norm.affine = True
     weight, bias = norm.weight, norm.bias
     one = nn.Parameter(like.new_ones(size)) if weight is None else weight
     norm.weight = _parameter(one.repeat(copies), one)
     zero = nn.Parameter(like.new_zeros(size), requires_grad=one.requires_grad) if bias is None else bias
-    norm.bias = _parameter(zero.repeat(copies) + times * shift, zero)
+    norm.bias = _parameter(zero.repeat(copies) + shift.to(like), zero)

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-try:
-    from binaryduo.training.fast import _tiles, _winograd
-except ImportError:  # installed without its native part
-    _tiles = _winograd = None  # type: ignore[assignment]
+from binaryduo._common.native import optional
+
+_winograd, _tiles = (optional(f"binaryduo.training.fast.{name}") for name in ("_winograd", "_tiles"))
 
 SMALLEST = 16  # channels; below that the transforms of Winograd's method cost more than they save
 
@@ -26,7 +25,7 @@ def available() -> bool:
 
 def tiles_available() -> bool:
     """Whether bfloat16 convolutions by AMX tiles are there: the native part, the CPU, and the system's leave."""
-    return _tiles is not None and _tiles.available()
+    return _tiles is not None and bool(_tiles.available())
 
 
 def _channels_last(x: Tensor) -> Tensor:

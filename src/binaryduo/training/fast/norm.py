@@ -13,15 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from binaryduo._common.native import optional
 from binaryduo.errors import GraphError
 from binaryduo.graph.tracing import trace
 from binaryduo.nn import QuantAct
 from binaryduo.nn.copies import CopiedBatchNorm2d
 
-try:
-    from binaryduo.training.fast import _norm
-except ImportError:  # installed without its native part
-    _norm = None  # type: ignore[assignment]
+_norm = optional("binaryduo.training.fast._norm")
 
 
 def available() -> bool:
@@ -94,6 +92,7 @@ def kinds_fit(norm: nn.Module, act: nn.Module) -> bool:
         and act.ste == "relu1"
         and act.slope in (None, 1.0)
         and not act.soft
+        and act.interval is None  # learned thresholds have gradients that the kernel does not compute
     )
 
 
