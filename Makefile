@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test soak check format bench clean
+.PHONY: help setup demo test soak check format bench wasm clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -43,6 +43,9 @@ format: setup    ## rewrite the code as `check` wants it
 
 bench: setup     ## measure speed against named peers
 	$(BIN)/binaryduo bench --help
+
+wasm:            ## compile the engine for browsers again, after a change in csrc (needs emscripten)
+	csrc/web/build
 
 clean:           ## remove the virtual environment and what was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

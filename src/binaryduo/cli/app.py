@@ -24,6 +24,7 @@ from binaryduo.cli import (
     reproduce,
     search,
     train,
+    web,
 )
 from binaryduo.cli import run as run_verb
 from binaryduo.errors import BinaryDuoError
@@ -65,6 +66,7 @@ app.command("pack")(pack.pack)
 app.command("export")(export.export)
 app.command("describe")(describe.describe)
 app.command("run")(run_verb.run)
+app.command("web")(web.web)
 app.command("report")(report.report)
 app.command("reproduce")(reproduce.reproduce)
 app.add_typer(bench.bench_app, name="bench")

@@ -1,0 +1,67 @@
+"""`binaryduo web`: a page that shows a packed model at work in any browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def web(
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="A packed model (.duo); left out, one that tells ten kinds of clothes apart."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write index.html into.")] = Path("web"),
+    classes: Annotated[
+        str | None,
+        typer.Option(help="Names of the classes, separated by commas, or a text file with one a line."),
+    ] = None,
+    example: Annotated[
+        list[Path] | None, typer.Option(help="A picture to start from; may be given several times.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the page.")] = False,
+) -> None:
+    """Write a page that runs a packed model: draw or drop a picture, see the answer and every bit inside.
+
+    It is one file that holds the engine (WebAssembly) and the model: open it, mail it, or put it on any server. It
+    loads nothing and sends nothing. Names of classes and the normalisation come from the file where
+    `binaryduo pack` wrote them there.
+
+    Example: `binaryduo web net.duo --out page --classes cat,dog --example cat.png`
+    """
+    from binaryduo._common.files import write_synced
+    from binaryduo.cli.outputs import writable
+    from binaryduo.cli.sources import new_file
+    from binaryduo.web import page
+
+    if out.exists() and not out.is_dir():
+        from binaryduo.errors import ArgumentError
+
+        raise ArgumentError(f"{out} is a file: give the name of a folder")
+    target = out / "index.html"
+    writable(target)
+    new_file(target, force)
+    examples = [page.read_example(picture) for picture in example or []]
+    if path is None:
+        examples, title = examples or page.demo_examples(), title or "Ten kinds of clothes, in one bit"
+    text = page.build(page.DEMO_MODEL if path is None else path, _names(classes), examples, title)
+    write_synced(target, text.encode())
+    typer.echo(f"{target}: {target.stat().st_size / 1e6:.2f} MB; open it in a browser")
+
+
+def _names(classes: str | None) -> list[str]:
+    """The names in a list or in a file.
+
+    >>> _names("cat, dog")
+    ['cat', 'dog']
+    """
+    from binaryduo._common.hostile import MEGABYTE, read_bytes
+    from binaryduo.errors import ArgumentError
+
+    if not classes:
+        return []
+    if not Path(classes).is_file():
+        return [name.strip() for name in classes.split(",")]
+    text = read_bytes(Path(classes), "the list of classes", ArgumentError, MEGABYTE).decode(errors="replace")
+    return [line.strip() for line in text.splitlines() if line.strip()]
