@@ -16,6 +16,7 @@ PUBLIC = {
         "data",
         "decouple",
         "export_onnx",
+        "export_qonnx",
         "load",
         "mismatch",
         "models",
