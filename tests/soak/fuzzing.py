@@ -27,6 +27,7 @@ SETS = {  # what the compiler needs for the kernels of each
     "avx2": "avx2 fma popcnt bmi2",
     "avx512": f"avx2 fma popcnt bmi2 {AVX512}",
     "avx512vbmi": f"avx2 fma popcnt bmi2 {AVX512} avx512vbmi gfni",
+    "amx": f"avx2 fma popcnt bmi2 {AVX512} avx512vbmi gfni amx-tile amx-int8",
 }
 HELPERS = ("fuzz_container.cpp", "fuzz_mutator.cpp")  # not to be explored, and to be fast
 FLAGS = ["-g", "-O1", "-std=c++17", "-Wno-psabi", "-pthread", "-fno-sanitize-recover=all"]
