@@ -142,7 +142,12 @@ def test_what_cannot_be_coupled_is_refused() -> None:
     with pytest.raises(bd.BinaryDuoError, match="no quantized activation to couple"):
         bd.couple(nn.Sequential(conv(3, 4), nn.ReLU()), image())
     fixed = nn.Sequential(
-        *stem(6, 2), nn.GroupNorm(2, 6), conv(6, 6), nn.GroupNorm(3, 6), bd.nn.QuantAct(), conv(6, 6)
+        *stem(6, 2),
+        nn.LocalResponseNorm(2),
+        conv(6, 6),
+        nn.LocalResponseNorm(2),
+        bd.nn.QuantAct(),
+        conv(6, 6),
     )
     with pytest.raises(bd.BinaryDuoError, match=r"nothing is left to narrow: '0' keeps its width because"):
         bd.couple(fixed, image())

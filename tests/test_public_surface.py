@@ -37,7 +37,7 @@ PUBLIC = {
         "quantize",
         "redraw",
     ],
-    "binaryduo.models": ["build", "example_input", "names"],
+    "binaryduo.models": ["build", "card", "example_input", "names", "pretrained", "pretrained_names"],
     "binaryduo.search": [
         "Search",
         "collect",

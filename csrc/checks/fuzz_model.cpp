@@ -62,12 +62,18 @@ std::vector<uint8_t> file_of(const std::vector<uint8_t> (&sections)[4]) {
 void run(const duo_model* model) {
     duo_tensor in, out;
     duo_error error;
-    if (duo_input(model, 0, &in, &error) || duo_output(model, 0, &out, &error)) __builtin_trap();
+    if (duo_input(model, 0, &in, &error)) __builtin_trap();
+    std::vector<std::vector<float>> results;
+    std::vector<void*> outputs;
+    for (size_t i = 0; i < duo_outputs(model); ++i) {
+        if (duo_output(model, i, &out, &error)) __builtin_trap();
+        results.emplace_back(3 * out.bytes / sizeof(float));
+        outputs.push_back(results.back().data());
+    }
     std::vector<uint8_t> arena(duo_arena_bytes(model), 0xFF);
-    std::vector<float> images(3 * in.bytes / sizeof(float), 0.5f), result(3 * out.bytes / sizeof(float));
+    std::vector<float> images(3 * in.bytes / sizeof(float), 0.5f);
     const void* inputs[] = {images.data()};
-    void* outputs[] = {result.data()};
-    if (duo_run(model, 3, inputs, outputs, arena.data(), arena.size(), &error)) __builtin_trap();
+    if (duo_run(model, 3, inputs, outputs.data(), arena.data(), arena.size(), &error)) __builtin_trap();
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ nb::capsule owner_of(T* values) {
     return nb::capsule(values, [](void* p) noexcept { delete[] static_cast<T*>(p); });
 }
 
+size_t values_of(const duo_tensor& t) { return size_t(t.channels) * t.height * t.width; }
+
 // An open model, the file's memory that it points into, and arenas for the calls that run at the same time.
 class PyModel {
   public:
@@ -58,8 +60,15 @@ class PyModel {
     size_t threads() const { return threads_; }
 
     duo_tensor input() const { return tensor(duo_input, 0); }
-    duo_tensor output() const { return tensor(duo_output, 0); }
+    duo_tensor output(size_t index) const { return tensor(duo_output, index); }
     duo_tensor tensor(size_t number) const { return tensor(duo_tensor_of, number); }
+
+    // Floats of all outputs for one image.
+    size_t output_values() const {
+        size_t values = 0;
+        for (size_t i = 0; i < duo_outputs(model_); ++i) values += values_of(output(i));
+        return values;
+    }
 
     void check_images(const Images& images) const {
         const duo_tensor in = input();
@@ -67,14 +76,20 @@ class PyModel {
             throw nb::value_error("the images have another shape than the model's input");
     }
 
+    // All outputs go into one block of memory, one after the other.
     void run(const Images& images, float* out, duo_watch watch = nullptr, void* watcher = nullptr) {
+        std::vector<void*> outputs;
+        for (size_t i = 0; i < duo_outputs(model_); ++i) {
+            outputs.push_back(out);
+            out += images.shape(0) * values_of(output(i));
+        }
         nb::gil_scoped_release release;
         Buffer<uint8_t> arena = borrow();
         const void* inputs[] = {images.data()};
-        void* outputs[] = {out};
         duo_error error;
-        const duo_status status = duo_run_watched(model_, images.shape(0), inputs, outputs, arena.get(),
-                                                  duo_arena_bytes(model_), watch, watcher, &error);
+        const duo_status status =
+            duo_run_watched(model_, images.shape(0), inputs, outputs.data(), arena.get(),
+                            duo_arena_bytes(model_), watch, watcher, &error);
         give_back(std::move(arena));
         check(status, error);
     }
@@ -111,19 +126,21 @@ class PyModel {
     std::vector<Buffer<uint8_t>> free_;
 };
 
-size_t values_of(const duo_tensor& t) { return size_t(t.channels) * t.height * t.width; }
-
-nb::object run(PyModel& self, Images images) {
+// A list of arrays (N, C, H, W), one for each output, that share their memory.
+nb::list run(PyModel& self, Images images) {
     self.check_images(images);
-    const duo_tensor out = self.output();
     const size_t count = images.shape(0);
-    float* result = new float[std::max<size_t>(1, count * values_of(out))];
+    float* result = new float[std::max<size_t>(1, count * self.output_values())];
     const nb::capsule owner = owner_of(result);
     self.run(images, result);
-    if (out.height * out.width == 1)
-        return nb::cast(nb::ndarray<nb::numpy, float>(result, {count, out.channels}, owner));
-    return nb::cast(
-        nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+    nb::list arrays;
+    for (size_t i = 0; i < duo_outputs(self.get()); ++i) {
+        const duo_tensor out = self.output(i);
+        arrays.append(
+            nb::ndarray<nb::numpy, float>(result, {count, out.channels, out.height, out.width}, owner));
+        result += count * values_of(out);
+    }
+    return arrays;
 }
 
 nb::list trace(PyModel& self, Images images) {
@@ -146,7 +163,7 @@ nb::list trace(PyModel& self, Images images) {
             result.append(nb::ndarray<nb::numpy, uint8_t>(
                 memory, {t.height, t.width, t.bytes / t.height / t.width}, owner));
     }
-    std::vector<float> out(values_of(self.output()));
+    std::vector<float> out(self.output_values());
     self.run(
         images, out.data(),
         [](void* watcher, const duo_written* written) {
@@ -164,7 +181,7 @@ nb::list profile(PyModel& self, Images images) {
         std::vector<double> seconds;
         Clock::time_point last;
     } times{std::vector<double>(duo_operations(self.get())), {}};
-    std::vector<float> out(images.shape(0) * values_of(self.output()));
+    std::vector<float> out(images.shape(0) * self.output_values());
     self.run(
         images, out.data(),
         [](void* watcher, const duo_written* written) {

@@ -92,7 +92,7 @@ duo_status duo_open(const char* path, const duo_options* options, duo_model** mo
 void duo_close(duo_model* model) { delete model; }
 
 size_t duo_inputs(const duo_model*) { return 1; }
-size_t duo_outputs(const duo_model*) { return 1; }
+size_t duo_outputs(const duo_model* model) { return model->model.program().outputs.size(); }
 size_t duo_tensors(const duo_model* model) { return model->model.program().tensors.size(); }
 size_t duo_operations(const duo_model* model) { return model->model.program().ops.size(); }
 
@@ -107,7 +107,7 @@ duo_status duo_output(const duo_model* model, size_t index, duo_tensor* tensor, 
     if (index >= duo_outputs(model))
         return set_status(DUO_BAD_ARGUMENT, error, "there is no output %zu: the model has %zu", index,
                           duo_outputs(model));
-    return describe(model, size_t(model->model.program().output), tensor);
+    return describe(model, size_t(model->model.program().outputs[index]), tensor);
 }
 
 duo_status duo_tensor_of(const duo_model* model, size_t number, duo_tensor* tensor, duo_error* error) {
@@ -139,13 +139,13 @@ duo_status duo_run_watched(const duo_model* model, size_t images, const void* co
     if (!model || !inputs || !outputs || !arena)
         return set_status(DUO_BAD_ARGUMENT, error, "duo_run was given a null pointer");
     if (images && !inputs[0]) return set_status(DUO_BAD_ARGUMENT, error, "input 0 is a null pointer");
-    if (images && !outputs[0]) return set_status(DUO_BAD_ARGUMENT, error, "output 0 is a null pointer");
+    for (size_t i = 0; images && i < duo_outputs(model); ++i)
+        if (!outputs[i]) return set_status(DUO_BAD_ARGUMENT, error, "output %zu is a null pointer", i);
     if (arena_bytes < duo_arena_bytes(model))
         return set_status(DUO_BAD_ARGUMENT, error, "the arena has %zu bytes and must have %zu", arena_bytes,
                           duo_arena_bytes(model));
     return guarded(error, "the model", [&] {
-        model->model.run(static_cast<const float*>(inputs[0]), images, static_cast<float*>(outputs[0]), arena,
-                         watch, watcher);
+        model->model.run(static_cast<const float*>(inputs[0]), images, outputs, arena, watch, watcher);
         return DUO_OK;
     });
 }

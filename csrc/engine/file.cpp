@@ -8,7 +8,7 @@ namespace binaryduo {
 namespace {
 
 constexpr uint8_t kMagic[8] = {0x89, 'D', 'U', 'O', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t kVersion = 1, kSections = 4;
+constexpr uint32_t kVersion = 2, kSections = 4;
 constexpr size_t kHeader = 192, kSectionTable = 24, kSectionRecord = 32, kAlignment = 64;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
@@ -54,9 +54,9 @@ Sections read_sections(const uint8_t* content, size_t bytes) {
     if (std::memcmp(content, kMagic, sizeof kMagic)) refuse("it does not begin with the mark of one");
     if (crc32(content, kHeader - 4) != read<uint32_t>(content + kHeader - 4))
         refuse("its header is altered (the checksum differs)");
-    if (const uint32_t version = read<uint32_t>(content + 8); version != kVersion)
-        refuse("it has the format version " + std::to_string(version) + ", and this release reads version " +
-               std::to_string(kVersion));
+    if (const uint32_t version = read<uint32_t>(content + 8); version < 1 || version > kVersion)
+        refuse("it has the format version " + std::to_string(version) +
+               ", and this release reads versions 1 to " + std::to_string(kVersion));
     if (const uint64_t length = read<uint64_t>(content + 16); length != bytes)
         refuse("it has " + std::to_string(bytes) + " bytes where its header says " + std::to_string(length));
     if (const uint32_t count = read<uint32_t>(content + 12); count != kSections)

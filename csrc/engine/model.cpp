@@ -4,6 +4,8 @@
 #include <cstring>
 #include <new>
 
+#include "float_ops.h"
+
 namespace binaryduo {
 
 namespace {
@@ -91,9 +93,9 @@ struct Model::Runner {
         });
     }
 
-    void write_output(float* target) {
-        const Tensor& t = tensor(model.program_.output);
-        const float* in = floats(model.program_.output);
+    void write_output(int32_t output, float* target) {
+        const Tensor& t = tensor(output);
+        const float* in = floats(output);
         for (size_t image = 0; image < images; ++image)
             for (size_t p = 0; p < t.pixels(); ++p)
                 for (size_t c = 0; c < t.channels; ++c)
@@ -264,6 +266,47 @@ struct Model::Runner {
         });
     }
 
+    void curve(const Op& op) {
+        const Tensor& t = tensor(op.input);
+        const size_t step = std::max<size_t>(1, 4096 / t.channels), pixels = images * t.pixels();
+        const float* parameters = reinterpret_cast<const float*>(op.weights);
+        each((pixels + step - 1) / step, 20 * kFloat * pixels * t.channels, [&](size_t item, size_t) {
+            const size_t first = item * step * t.channels;
+            binaryduo::curve(Curve(op.function), parameters, floats(op.input) + first,
+                             floats(op.out_float) + first, std::min(step, pixels - item * step), t.channels);
+        });
+    }
+
+    void join(const Op& op) {
+        const Tensor &a = tensor(op.input), &b = tensor(op.residual);
+        const bool one = b.pixels() == 1;
+        each_pixel(a, [&](size_t p) {
+            const size_t other = one ? p / a.pixels() : p;
+            binaryduo::join(Join(op.function), floats(op.input) + p * a.channels,
+                            floats(op.residual) + other * b.channels, b.channels != 1,
+                            floats(op.out_float) + p * a.channels, a.channels);
+        });
+    }
+
+    void resample(const Op& op) {
+        const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
+        each(images * out.height, 4 * kFloat * images * out.pixels() * out.channels,
+             [&](size_t item, size_t) {
+                 const float* image = floats(op.input) + item / out.height * in.pixels() * in.channels;
+                 resample_row(in, out, op.listed.data(), op.scale, image, item % out.height,
+                              floats(op.out_float) + item * out.width * out.channels);
+             });
+    }
+
+    void normalise(const Op& op) {
+        const Tensor& t = tensor(op.input);
+        each(images * op.groups, 4 * kFloat * images * t.pixels() * t.channels, [&](size_t item, size_t) {
+            const size_t first = item / op.groups * t.pixels() * t.channels;
+            binaryduo::normalise(op, t, floats(op.input) + first, item % op.groups,
+                                 floats(op.out_float) + first);
+        });
+    }
+
     void run(const Op& op) {
         switch (op.code) {
             case Code::kBinaryConv:
@@ -293,6 +336,18 @@ struct Model::Runner {
                 break;
             case Code::kConcat:
                 concat(op);
+                break;
+            case Code::kCurve:
+                curve(op);
+                break;
+            case Code::kJoin:
+                join(op);
+                break;
+            case Code::kResample:
+                resample(op);
+                break;
+            case Code::kNormalise:
+                normalise(op);
                 break;
         }
     }
@@ -358,10 +413,10 @@ Model::Workspace Model::lay_out(void* arena) const {
     return work;
 }
 
-void Model::run(const float* images, size_t count, float* out, void* arena, duo_watch watch,
+void Model::run(const float* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
                 void* watcher) const {
     const Workspace work = lay_out(arena);
-    const Tensor &in = program_.tensors[program_.input], &result = program_.tensors[program_.output];
+    const Tensor& in = program_.tensors[program_.input];
     for (size_t first = 0; first < count; first += chunk_) {
         Runner runner{*this, work, std::min(chunk_, count - first)};
         const auto written = [&](size_t operation, int32_t tensor) {
@@ -376,7 +431,11 @@ void Model::run(const float* images, size_t count, float* out, void* arena, duo_
             written(i, program_.ops[i].out_float);
             written(i, program_.ops[i].out_bits);
         }
-        runner.write_output(out + first * result.pixels() * result.channels);
+        for (size_t i = 0; i < program_.outputs.size(); ++i) {
+            const Tensor& t = program_.tensors[program_.outputs[i]];
+            runner.write_output(program_.outputs[i],
+                                static_cast<float*>(outputs[i]) + first * t.pixels() * t.channels);
+        }
     }
 }
 

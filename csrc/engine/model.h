@@ -21,9 +21,9 @@ class Model {
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats; out: N × C × H × W of the output tensor; arena: arena_bytes() of memory.
+    // images: N × C × H × W floats; outputs: N × C × H × W floats for each; arena: arena_bytes() of memory.
     // watch may be null. Allocates nothing.
-    void run(const float* images, size_t count, float* out, void* arena, duo_watch watch,
+    void run(const float* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
              void* watcher) const;
 
   private:

@@ -42,6 +42,8 @@ const uint8_t* block(uint64_t offset, uint64_t bytes, const uint8_t* data, size_
 void read_tensors(const uint8_t* table, size_t bytes, Program& program) {
     if (bytes % kTensorRecord || bytes / kTensorRecord < 2) refuse("the tensor table has a wrong length");
     uint64_t total = 0;
+    program.outputs.assign(1, int32_t(bytes / kTensorRecord) - 1);  // the last tensor, unless some are marked
+    std::vector<int32_t> marked;
     for (size_t i = 0; i < bytes / kTensorRecord; ++i) {
         const uint8_t* r = table + i * kTensorRecord;
         Tensor t{Kind(read<uint32_t>(r)), read<uint32_t>(r + 4), read<uint32_t>(r + 8),
@@ -57,7 +59,15 @@ void read_tensors(const uint8_t* table, size_t bytes, Program& program) {
             refuse(name + " is larger than " + std::to_string(kLargestTensor >> 20) + " MiB");
         total += (t.image_bytes() + 63) / 64 * 64;
         program.tensors.push_back(t);
+        const uint32_t output = read<uint32_t>(r + 20);
+        if (!output) continue;
+        if (output > kMostOutputs) refuse(name + " is an output of too high a number");
+        marked.resize(std::max<size_t>(marked.size(), output), -1);
+        if (marked[output - 1] != -1) refuse(name + " has the number of another output");
+        marked[output - 1] = int32_t(i);
     }
+    if (std::count(marked.begin(), marked.end(), -1)) refuse("the outputs are not numbered without a gap");
+    if (!marked.empty()) program.outputs = marked;
     if (total > kLargestProgram)
         refuse("the tensors are larger than " + std::to_string(kLargestProgram >> 20) + " MiB together");
 }
@@ -84,8 +94,12 @@ class OpReader {
         op.pw = read<uint32_t>(r + 44);
         op.copies = read<uint32_t>(r + 48);
         op.channels = read<uint32_t>(r + 52);
-        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold | kBitWeights))
+        op.function = read<uint32_t>(r + 56);
+        op.groups = read<uint32_t>(r + 60);
+        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold | kBitWeights | kEveryValue))
             refuse(name + " has unknown flags");
+        if ((op.flags & kEveryValue) && op.code != Code::kNormalise)
+            refuse(name + " has flags that do not go together");
         if ((op.flags & kBitWeights) && (op.code != Code::kFloatConv || (op.flags & kHalfWeights)))
             refuse(name + " has flags that do not go together");
         const bool weighted =
@@ -93,7 +107,8 @@ class OpReader {
         for (int32_t t : {op.input, op.residual, op.out_float, op.out_bits})
             if (t < -1 || t >= int32_t(program_.tensors.size()))
                 refuse(name + " names a tensor that does not exist");
-        if (op.residual != -1 && !weighted && op.code != Code::kConcat) refuse(name + " has a second input");
+        if (op.residual != -1 && !weighted && op.code != Code::kConcat && op.code != Code::kJoin)
+            refuse(name + " has a second input");
         if (op.out_bits != -1 && !weighted && op.code != Code::kMaxPool)
             refuse(name + " has a second output");
         const Tensor& in = source(op.input);
@@ -140,6 +155,18 @@ class OpReader {
                     refuse(name + " concatenates other shapes");
                 break;
             }
+            case Code::kCurve:
+                read_curve(op, in, r);
+                break;
+            case Code::kJoin:
+                read_join(op, in);
+                break;
+            case Code::kResample:
+                read_resample(op, in, r);
+                break;
+            case Code::kNormalise:
+                read_normalise(op, in, r);
+                break;
             default:
                 refuse(name + " has an unknown code");
         }
@@ -201,11 +228,71 @@ class OpReader {
         const uint64_t count = uint64_t(op.copies) * out.channels;
         const uint8_t* list = find<uint8_t>(r, 64, count * sizeof(uint32_t), "list of channels");
         if (!list) return;
-        // A copy: the file is mapped, and whoever changes it later must not lead a run out of a tensor.
-        op.listed.resize(count);
-        std::memcpy(op.listed.data(), list, count * sizeof(uint32_t));
+        copy_list(op, list, count);
         for (uint32_t channel : op.listed)
             if (channel >= in.channels) refuse(name_ + " averages channels that its input does not have");
+    }
+
+    // A copy: the file is mapped, and whoever changes it later must not lead a run out of a tensor.
+    void copy_list(Op& op, const uint8_t* list, uint64_t count) {
+        keep_again(count * sizeof(uint32_t), "list");
+        op.listed.resize(count);
+        std::memcpy(op.listed.data(), list, count * sizeof(uint32_t));
+    }
+
+    // A float tensor as large as the input, which the operations on single values write.
+    void check_values(const Op& op, const Tensor& in) {
+        const Tensor& out = target(op.out_float, Kind::kFloat);
+        if (in.kind != Kind::kFloat || out.channels != in.channels || !same_size(in, out))
+            refuse(name_ + " writes another shape than it reads");
+    }
+
+    void read_curve(Op& op, const Tensor& in, const uint8_t* r) {
+        check_values(op, in);
+        if (op.function < uint32_t(Curve::kPrelu) || op.function > uint32_t(Curve::kSquare))
+            refuse(name_ + " has an unknown function");
+        const Curve curve = Curve(op.function);
+        const uint64_t count = curve == Curve::kPrelu   ? in.channels
+                               : curve == Curve::kClamp ? 2
+                               : curve == Curve::kElu   ? 1
+                                                        : 0;
+        op.weights = find<uint8_t>(r, 64, count * sizeof(float), "parameters");
+        if (count && !op.weights) refuse(name_ + " has no parameters");
+    }
+
+    void read_join(Op& op, const Tensor& in) {
+        check_values(op, in);
+        if (op.function < uint32_t(Join::kProduct) || op.function > uint32_t(Join::kQuotient))
+            refuse(name_ + " has an unknown function");
+        const Tensor& other = source(op.residual);
+        if (other.kind != Kind::kFloat || (other.channels != in.channels && other.channels != 1) ||
+            (other.pixels() != 1 && !same_size(other, in)))
+            refuse(name_ + " joins tensors of other shapes");
+    }
+
+    void read_resample(Op& op, const Tensor& in, const uint8_t* r) {
+        const Tensor& out = target(op.out_float, Kind::kFloat);
+        if (in.kind != Kind::kFloat || out.channels != in.channels)
+            refuse(name_ + " writes another shape than it reads");
+        const uint64_t rows = 2 * uint64_t(out.height), count = rows + 2 * uint64_t(out.width);
+        const uint8_t* list = find<uint8_t>(r, 64, count * sizeof(uint32_t), "rows and columns");
+        op.scale = find<float>(r, 72, count, "shares");
+        if (!list || !op.scale) refuse(name_ + " has no rows and columns");
+        copy_list(op, list, count);
+        for (uint64_t i = 0; i < count; ++i)
+            if (op.listed[i] >= (i < rows ? in.height : in.width))
+                refuse(name_ + " takes pixels that its input does not have");
+    }
+
+    void read_normalise(Op& op, const Tensor& in, const uint8_t* r) {
+        check_values(op, in);
+        if (op.groups < 1 || in.channels % op.groups)
+            refuse(name_ + "'s channels are not a multiple of its groups");
+        const uint64_t count = op.flags & kEveryValue ? in.pixels() * in.channels : in.channels;
+        op.weights = find<uint8_t>(r, 64, sizeof(float), "epsilon");
+        if (!op.weights) refuse(name_ + " has no epsilon");
+        op.scale = find<float>(r, 72, count, "scales");
+        op.bias = find<float>(r, 80, count, "biases");
     }
 
     // What is kept in another form too comes from different bytes of the file, all of it together, so that a
@@ -310,44 +397,6 @@ class OpReader {
     uint64_t kept_ = 0;  // bytes of the file that are in memory in another form too
 };
 
-// Gives each tensor a place in the arena that no tensor alive at the same time shares: first fit, in order.
-void place(Program& program) {
-    const size_t n = program.tensors.size();
-    std::vector<int32_t> first(n, -1);
-    program.last_use.assign(n, -1);
-    first[program.input] = program.last_use[program.input] = 0;
-    for (size_t i = 0; i < program.ops.size(); ++i) {
-        const Op& op = program.ops[i];
-        for (int32_t t : {op.out_float, op.out_bits})
-            if (t >= 0) first[t] = program.last_use[t] = int32_t(i);
-        for (int32_t t : {op.input, op.residual})
-            if (t >= 0) program.last_use[t] = int32_t(i);
-    }
-    program.last_use[program.output] = int32_t(program.ops.size());
-    program.offsets.assign(n, 0);
-    program.arena_bytes = 0;
-    std::vector<size_t> order;
-    for (size_t i = 0; i < n; ++i)
-        if (first[i] >= 0) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return first[a] < first[b]; });
-    std::vector<size_t> placed;  // alive ones, by offset
-    for (size_t t : order) {
-        const size_t size = (program.tensors[t].image_bytes() + 63) / 64 * 64;
-        placed.erase(std::remove_if(placed.begin(), placed.end(),
-                                    [&](size_t other) { return program.last_use[other] < first[t]; }),
-                     placed.end());
-        size_t offset = 0, slot = 0;
-        for (; slot < placed.size(); ++slot) {
-            const size_t other = placed[slot];
-            if (program.offsets[other] >= offset + size) break;
-            offset = program.offsets[other] + (program.tensors[other].image_bytes() + 63) / 64 * 64;
-        }
-        program.offsets[t] = offset;
-        placed.insert(placed.begin() + slot, t);
-        program.arena_bytes = std::max(program.arena_bytes, offset + size);
-    }
-}
-
 }  // namespace
 
 Program read_program(const uint8_t* tensors, size_t tensors_bytes, const uint8_t* ops, size_t ops_bytes,
@@ -358,17 +407,18 @@ Program read_program(const uint8_t* tensors, size_t tensors_bytes, const uint8_t
         refuse("the operation table has a wrong length");
     std::vector<bool> defined(program.tensors.size(), false);
     program.input = 0;
-    program.output = int32_t(program.tensors.size()) - 1;
     if (program.tensors[0].kind != Kind::kFloat) refuse("the first tensor is the input and must be float");
-    if (program.tensors[program.output].kind != Kind::kFloat)
-        refuse("the last tensor is the output and must be float");
+    for (int32_t output : program.outputs)
+        if (program.tensors[output].kind != Kind::kFloat)
+            refuse("tensor " + std::to_string(output) + " is an output and must be float");
     defined[0] = true;
     OpReader reader(program, data, data_bytes, defined);
     program.ops.reserve(ops_bytes / kOpRecord);
     for (size_t i = 0; i < ops_bytes / kOpRecord; ++i)
         reader.read_op(ops + i * kOpRecord, "operation " + std::to_string(i));
-    if (!defined[program.output]) refuse("no operation writes the output");
-    place(program);
+    for (int32_t output : program.outputs)
+        if (output == program.input || !defined[output]) refuse("no operation writes the output");
+    place_tensors(program);
     return program;
 }
 

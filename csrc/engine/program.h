@@ -34,9 +34,38 @@ enum class Code : uint32_t {
     kPadChannels = 7,  // channels appended, filled with zero
     kUnpack = 8,       // bits -> floats 0 and 1
     kConcat = 9,       // channels of two float tensors, one after the other
+    kCurve = 10,       // a function of each value
+    kJoin = 11,        // two float tensors, value by value
+    kResample = 12,    // other rows and columns
+    kNormalise = 13,   // mean 0 and variance 1 in each image
 };
 
-enum Flags : uint32_t { kRelu = 1, kHalfWeights = 2, kIntegerThreshold = 4, kBitWeights = 8 };
+// The functions of kCurve and kJoin, and what parameters they have in `weights`.
+enum class Curve : uint32_t {
+    kPrelu = 1,  // a slope for each channel
+    kClamp = 2,  // the lowest and the highest value
+    kSigmoid = 3,
+    kTanh = 4,
+    kHardSigmoid = 5,
+    kHardSwish = 6,
+    kSilu = 7,
+    kGelu = 8,
+    kElu = 9,  // its alpha
+    kSoftplus = 10,
+    kMish = 11,
+    kAbs = 12,
+    kExp = 13,
+    kSquare = 14,
+};
+enum class Join : uint32_t { kProduct = 1, kSum = 2, kMaximum = 3, kMinimum = 4, kQuotient = 5 };
+
+enum Flags : uint32_t {
+    kRelu = 1,
+    kHalfWeights = 2,
+    kIntegerThreshold = 4,
+    kBitWeights = 8,
+    kEveryValue = 16,  // kNormalise: scales and biases are one for each value, and not for each channel
+};
 
 // What happens to a convolution's sums before they are stored, channel by channel (see epilogue.h).
 // Null where a step is absent.
@@ -46,14 +75,16 @@ struct Op {
     int32_t input, residual, out_float, out_bits;  // tensor numbers, -1 where absent
     uint32_t kh, kw, sh, sw, ph, pw;
     uint32_t copies, in_channels_of_copy;
-    uint32_t channels;  // of the sums, before copies
+    uint32_t channels;          // of the sums, before copies
+    uint32_t function, groups;  // of kCurve and kJoin; of kNormalise
     const uint8_t* weights;
     const float* scale;
     const float* bias;
     const void* threshold;  // int32_t where kIntegerThreshold, else float
     const uint8_t* flip;
     std::vector<float> float_weights;  // kHalfWeights or kBitWeights, widened at load
-    std::vector<uint32_t> listed;      // the channels that kMeanCopies averages; empty: blocked ones
+    std::vector<uint32_t> listed;  // the channels that kMeanCopies averages (empty: blocked ones); the rows
+                                   // and columns of kResample
     std::vector<int16_t> threshold16;  // kIntegerThreshold, for 16-bit comparisons; empty if K is too large
     std::vector<int32_t> half_threshold[2];  // kIntegerThreshold: ⌈t / 2⌉ and ⌈(t + 1) / 2⌉
 
@@ -67,7 +98,8 @@ struct Op {
 struct Program {
     std::vector<Tensor> tensors;
     std::vector<Op> ops;
-    int32_t input, output;        // tensor numbers
+    int32_t input;  // a tensor's number
+    std::vector<int32_t> outputs;
     std::vector<size_t> offsets;  // of each tensor in the arena, for one image
     std::vector<int32_t> last_use;
     size_t arena_bytes;  // for one image, all tensors alive as long as they are needed
@@ -77,10 +109,14 @@ constexpr size_t kTensorRecord = 32, kOpRecord = 128, kGuard = 64;
 // Where a pointer has 32 bits, as in a browser, less can be addressed.
 constexpr uint64_t kLargestTensor = uint64_t(1) << (sizeof(size_t) > 4 ? 30 : 28),
                    kLargestProgram = 4 * kLargestTensor;
+constexpr size_t kMostOutputs = 64;
 
 // Reads and checks both tables. Throws std::invalid_argument with one sentence on anything that is not as
 // docs/format.md says. `data` stays where it is: the program points into it.
 Program read_program(const uint8_t* tensors, size_t tensors_bytes, const uint8_t* ops, size_t ops_bytes,
                      const uint8_t* data, size_t data_bytes);
+
+// Gives each tensor a place in the arena that no tensor alive at the same time shares: first fit, in order.
+void place_tensors(Program& program);
 
 }  // namespace binaryduo

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from binaryduo.engine import format as duo
-from binaryduo.engine.program import Code, Flag, Op, Program, Storage, Tensor
+from binaryduo.engine.program import CURVE_PARAMETERS, Code, Curve, Flag, Op, Program, Storage, Tensor
 from binaryduo.engine.runtime import PackedModel
 from binaryduo.engine.weight_layout import binary_weights, float_weights, pack_bits
 
@@ -113,6 +113,43 @@ class Builder:
         if flip:
             fields["flip"] = self.flip(t.channels, t.copies)
         self.add(code, source, kernel=kernel, stride=stride, padding=padding, **fields)
+        return out
+
+    def curve(self, source, function):
+        """A function of each value, with random parameters where it has some."""
+        t = self.program.tensors[source]
+        out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
+        count = t.channels if function == Curve.PRELU else CURVE_PARAMETERS.get(function, 0)
+        parameters = np.sort(self.rng.normal(size=count)).astype(np.float32) if count else None
+        self.add(Code.CURVE, source, out_float=out, function=function, weights=parameters)
+        return out
+
+    def join(self, source, other, function):
+        t = self.program.tensors[source]
+        out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
+        self.add(Code.JOIN, source, residual=other, out_float=out, function=function)
+        return out
+
+    def resample(self, source, height, width):
+        """Random rows and columns with random shares."""
+        t = self.program.tensors[source]
+        out = self.tensor(Storage.FLOAT, t.channels, height, width)
+        rows, columns = self.rng.integers(0, t.height, 2 * height), self.rng.integers(0, t.width, 2 * width)
+        shares = self.rng.choice([0.0, 0.25, 0.5, 1.0], 2 * (height + width)).astype(np.float32)
+        index = np.concatenate([rows, columns]).astype(np.uint32)
+        self.add(Code.RESAMPLE, source, out_float=out, weights=index, scale=shares)
+        return out
+
+    def normalise(self, source, groups, every=False, affine=True):
+        t = self.program.tensors[source]
+        out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
+        count = t.channels * (t.height * t.width if every else 1)
+        fields = (
+            {n: self.rng.normal(size=count).astype(np.float32) for n in ("scale", "bias")} if affine else {}
+        )
+        flags = Flag.EVERY_VALUE if every else Flag.NONE
+        epsilon = np.array([1e-5], np.float32)
+        self.add(Code.NORMALISE, source, out_float=out, groups=groups, flags=flags, weights=epsilon, **fields)
         return out
 
     def finish(self, source):

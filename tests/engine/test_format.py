@@ -85,8 +85,9 @@ def test_appended_and_other_versions():
     with pytest.raises(PackedFormatError, match="header says"):
         open_bytes(CONTENT + b"\0")
     other = bytearray(CONTENT)
-    other[8:12] = struct.pack("<I", 2)
-    with pytest.raises(PackedFormatError, match="version 2"):
+    assert other[8] == 1  # what needs nothing newer is written so that older releases read it
+    other[8:12] = struct.pack("<I", duo.VERSION + 1)
+    with pytest.raises(PackedFormatError, match=f"version {duo.VERSION + 1}"):
         open_bytes(sealed(other))
 
 

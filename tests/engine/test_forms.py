@@ -81,6 +81,20 @@ def test_parts_of_the_channels(cut, tmp_path):
     assert any(op.code == Code.BINARY_CONV for op in loaded.program.ops)
 
 
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(16, 8, 3)],
+        [nn.ZeroPad2d(1), nn.MaxPool2d(2)],
+        [nn.ReflectionPad2d(2), BinaryConv2d(16, 8, 3)],
+    ],
+)
+def test_other_pixels(layers, tmp_path):
+    torch.manual_seed(0)
+    _, _, agree = check_pack(behind_bits(*layers).eval(), torch.randn(8, 3, 11, 10), tmp_path / "net.duo")
+    assert agree.mean() >= 0.75
+
+
 @pytest.mark.parametrize("name", ["two groups of bits", "zeros around", "zeros around, groups of floats"])
 def test_decoupled(name, tmp_path):
     torch.manual_seed(0)
@@ -98,8 +112,6 @@ def test_decoupled(name, tmp_path):
     [
         BinaryConv2d(16, 8, 3, padding=2, dilation=2),
         nn.Conv2d(16, 8, 3, padding=1, padding_mode="reflect"),
-        nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(16, 8, 3)),
-        nn.Sequential(nn.ZeroPad2d(1), nn.MaxPool2d(2)),
     ],
 )
 def test_other_forms_are_refused(layer, tmp_path):

@@ -14,6 +14,7 @@ from binaryduo.engine import _native
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import Code
 from tests.engine.programs import Builder
+from tests.engine.test_float_ops import every_float_op
 from tests.engine.test_format import PROGRAM
 from tests.engine.test_runtime import network
 
@@ -42,6 +43,7 @@ def seeds():
     b = Builder(6, 4, 4, seed=4)
     b.pool(0, Code.AVERAGE_POOL)
     yield b.finish(b.pool(0, Code.MAX_POOL))
+    yield every_float_op()[1]
 
 
 @pytest.fixture(scope="module")

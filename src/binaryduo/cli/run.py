@@ -38,7 +38,12 @@ def run(
     from binaryduo.errors import ArgumentError
 
     model = load(path, threads)
-    if model.program.tensors[-1].shape[1:] != (1, 1):
+    outputs = model.program.outputs
+    if len(outputs) > 1:
+        raise ArgumentError(
+            f"{path} gives {len(outputs)} outputs and not one answer per image: use bd.load in Python"
+        )
+    if model.program.tensors[outputs[0]].shape[1:] != (1, 1):
         raise ArgumentError(f"{path} gives an image and not one answer per image: use bd.load in Python")
     classes = [printable(name) for name in model.program.meta.get("classes", "").split("\n") if name]
     for source in inputs:

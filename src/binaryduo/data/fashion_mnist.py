@@ -15,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from binaryduo._common.downloads import cache_dir
 from binaryduo._common.progress import console, track
-from binaryduo.data.cache import Arrays, cache_dir, check_arrays, scratch, store, stored
+from binaryduo.data.cache import Arrays, check_arrays, scratch, store, stored
 from binaryduo.errors import DataError
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")

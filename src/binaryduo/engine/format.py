@@ -5,6 +5,7 @@ anything else is looked at. Reading copies no weights: the arrays are views of t
 """
 
 import json
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -15,9 +16,11 @@ from numpy.typing import NDArray
 from binaryduo._common.files import write_synced
 from binaryduo.engine.program import (
     CONVOLUTIONS,
+    CURVE_PARAMETERS,
     WITH_EPILOGUE,
     Array,
     Code,
+    Curve,
     Flag,
     Op,
     Program,
@@ -27,7 +30,7 @@ from binaryduo.engine.program import (
 from binaryduo.errors import PackedFormatError
 
 MAGIC = b"\x89DUO\r\n\x1a\n"
-VERSION = 1
+VERSION = 2
 TAGS = (b"TENS", b"OPER", b"META", b"DATA")
 ALIGNMENT = 64
 GUARD = 64  # bytes behind every array of the data section that a vector load may read
@@ -36,8 +39,8 @@ ABSENT = 0xFFFF_FFFF_FFFF_FFFF
 HEADER = struct.Struct("<8sIIQ")  # magic, version, sections, file length
 SECTION = struct.Struct("<4sIQQQ")  # tag, crc, offset, length, used
 HEADER_BYTES = 192  # the header's own crc is its last four bytes
-TENSOR = struct.Struct("<5I12x")
-OP = struct.Struct("<2I4i6I2I8x5Q24x")
+TENSOR = struct.Struct("<6I8x")
+OP = struct.Struct("<2I4i6I4I5Q24x")
 
 
 def to_bytes(program: Program) -> bytes:
@@ -48,7 +51,9 @@ def to_bytes(program: Program) -> bytes:
     """
     data = bytearray()
     ops = b"".join(_op_record(op, data) for op in program.ops)
-    tensors = b"".join(TENSOR.pack(t.kind, t.copies, t.channels, t.height, t.width) for t in program.tensors)
+    tensors = b"".join(
+        TENSOR.pack(t.kind, t.copies, t.channels, t.height, t.width, t.output) for t in program.tensors
+    )
     names = {"tensors": [t.name for t in program.tensors], "ops": [op.name for op in program.ops]}
     meta = json.dumps({**names, "meta": program.meta}, separators=(",", ":"), ensure_ascii=True).encode()
     sections = [tensors, ops, meta, bytes(data) + bytes(GUARD)]
@@ -58,9 +63,19 @@ def to_bytes(program: Program) -> bytes:
         padded = content + bytes(-len(content) % ALIGNMENT)
         table += SECTION.pack(tag, zlib.crc32(padded), HEADER_BYTES + len(body), len(padded), len(content))
         body += padded
-    header = HEADER.pack(MAGIC, VERSION, len(TAGS), HEADER_BYTES + len(body)) + table
+    header = HEADER.pack(MAGIC, version_of(program), len(TAGS), HEADER_BYTES + len(body)) + table
     header += bytes(HEADER_BYTES - 4 - len(header))
     return header + struct.pack("<I", zlib.crc32(header)) + bytes(body)
+
+
+def version_of(program: Program) -> int:
+    """The oldest version of the format that has all that a program uses, so that older releases run it too.
+
+    >>> version_of(Program([Tensor("x", Storage.FLOAT, 1, 1, 1), Tensor("y", Storage.FLOAT, 1, 1, 1, output=1)]))
+    2
+    """
+    marked = any(tensor.output for tensor in program.tensors)
+    return 2 if marked or any(op.code >= Code.CURVE for op in program.ops) else 1
 
 
 def write(program: Program, path: str | Path) -> int:
@@ -82,7 +97,9 @@ def _op_record(op: Op, data: bytearray) -> bytes:
         data += np.ascontiguousarray(array).tobytes()
     window = (*op.kernel, *op.stride, *op.padding)
     tensors = (op.input, op.residual, op.out_float, op.out_bits)
-    return OP.pack(op.code, op.flags, *tensors, *window, op.copies, op.channels, *offsets)
+    return OP.pack(
+        op.code, op.flags, *tensors, *window, op.copies, op.channels, op.function, op.groups, *offsets
+    )
 
 
 class Sections:
@@ -98,8 +115,10 @@ class Sections:
             raise self.error("it does not begin with the mark of one")
         if zlib.crc32(header[:-4]) != struct.unpack("<I", header[-4:])[0]:
             raise self.error("its header is altered (the checksum differs)")
-        if version != VERSION:
-            raise self.error(f"it has the format version {version}, and this release reads version {VERSION}")
+        if not 1 <= version <= VERSION:
+            raise self.error(
+                f"it has the format version {version}, and this release reads versions 1 to {VERSION}"
+            )
         if length != content.size:
             raise self.error(f"it has {content.size} bytes where its header says {length}")
         if count != len(TAGS):
@@ -168,10 +187,13 @@ def parse(sections: Sections) -> Program:
     tensors, ops = sections.tensors.tobytes(), sections.ops.tobytes()
     try:
         for i, name in enumerate(names):
-            kind, copies, channels, height, width = TENSOR.unpack_from(tensors, i * TENSOR.size)
+            kind, copies, channels, height, width, output = TENSOR.unpack_from(tensors, i * TENSOR.size)
             if not copies or channels % copies:
                 raise ValueError(f"the channels of tensor {i} are not a multiple of its copies")
-            program.tensors.append(Tensor(str(name), Storage(kind), channels, height, width, copies))
+            program.tensors.append(Tensor(str(name), Storage(kind), channels, height, width, copies, output))
+        marks = sorted(tensor.output for tensor in program.tensors if tensor.output)
+        if marks != list(range(1, len(marks) + 1)):
+            raise ValueError("the outputs are not numbered without a gap")
         for i, name in enumerate(op_names):
             record = OP.unpack_from(ops, i * OP.size)
             program.ops.append(_read_op(program, str(name), record, sections.data))
@@ -193,8 +215,8 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         (record[8], record[9]),
         (record[10], record[11]),
     )
-    op.copies, op.channels = record[12:14]
-    offsets = dict(zip(("weights", "scale", "bias", "threshold", "flip"), record[14:19], strict=True))
+    op.copies, op.channels, op.function, op.groups = record[12:16]
+    offsets = dict(zip(("weights", "scale", "bias", "threshold", "flip"), record[16:21], strict=True))
     source = program.tensors[op.input]
 
     def view(field: str, dtype: str, count: int) -> Array | None:
@@ -228,4 +250,18 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         op.weights = view("weights", "<u4", op.copies * program.tensors[op.out_float].channels)
         if op.weights is not None and int(op.weights.max(initial=0)) >= source.channels:
             raise ValueError(f"operation {name!r} averages channels that its input does not have")
+    elif code == Code.CURVE:
+        curve = Curve(op.function)
+        count = source.channels if curve == Curve.PRELU else CURVE_PARAMETERS.get(curve, 0)
+        op.weights = view("weights", "<f4", count) if count else None
+    elif code == Code.RESAMPLE:
+        if op.out_float < 0:
+            raise ValueError(f"operation {name!r} writes nothing")
+        target = program.tensors[op.out_float]
+        op.weights = view("weights", "<u4", 2 * (target.height + target.width))
+        op.scale = view("scale", "<f4", 2 * (target.height + target.width))
+    elif code == Code.NORMALISE:
+        count = math.prod(source.shape) if flags & Flag.EVERY_VALUE else source.channels
+        op.weights = view("weights", "<f4", 1)
+        op.scale, op.bias = view("scale", "<f4", count), view("bias", "<f4", count)
     return op

@@ -40,10 +40,47 @@ class Code(IntEnum):
     PAD_CHANNELS = 7
     UNPACK = 8
     CONCAT = 9
+    # since version 2 of the format
+    CURVE = 10
+    JOIN = 11
+    RESAMPLE = 12
+    NORMALISE = 13
 
 
 CONVOLUTIONS = (Code.BINARY_CONV, Code.FLOAT_CONV)
 WITH_EPILOGUE = (*CONVOLUTIONS, Code.POINTWISE)
+
+
+class Curve(IntEnum):
+    """The function of each value that CURVE computes. Those with parameters have them in `weights`."""
+
+    PRELU = 1  # a slope for each channel
+    CLAMP = 2  # the lowest and the highest value
+    SIGMOID = 3
+    TANH = 4
+    HARD_SIGMOID = 5
+    HARD_SWISH = 6
+    SILU = 7
+    GELU = 8
+    ELU = 9  # its α
+    SOFTPLUS = 10
+    MISH = 11
+    ABS = 12
+    EXP = 13
+    SQUARE = 14
+
+
+CURVE_PARAMETERS = {Curve.CLAMP: 2, Curve.ELU: 1}  # PRELU: as many as there are channels; others: none
+
+
+class Join(IntEnum):
+    """What JOIN makes of two values."""
+
+    PRODUCT = 1
+    SUM = 2
+    MAXIMUM = 3
+    MINIMUM = 4
+    QUOTIENT = 5
 
 
 class Flag(IntFlag):
@@ -54,6 +91,7 @@ class Flag(IntFlag):
     HALF_WEIGHTS = 2
     INTEGER_THRESHOLD = 4
     BIT_WEIGHTS = 8  # a float convolution whose weights are -1 and +1
+    EVERY_VALUE = 16  # a NORMALISE whose scales and biases are one for each value, and not for each channel
 
 
 @dataclass
@@ -72,6 +110,7 @@ class Tensor:
     height: int
     width: int
     copies: int = 1
+    output: int = 0  # 1 for the first output of the model, 2 for the second, …; 0: it is none
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -92,6 +131,9 @@ class Op:
 
     `channels` counts the sums, before copies; for PAD_CHANNELS it is the number of zeros in front. The
     `weights` of MEAN_COPIES, where it has any, are the channels that it averages: copies × C numbers.
+    `function` is a Curve or a Join. The `weights` of RESAMPLE are, for an output of H × W, the two input rows of each
+    output row (H first ones, H second ones), then the two columns of each column; its `scale` has their shares.
+    `groups` of channels are normalised together by NORMALISE; its `weights` are ε.
     Arrays are as they lie in the file: see `binaryduo.engine.weight_layout`.
     """
 
@@ -107,6 +149,8 @@ class Op:
     copies: int = 1
     channels: int = 0
     flags: Flag = Flag.NONE
+    function: int = 0
+    groups: int = 0
     weights: Array | None = None
     scale: Array | None = None
     bias: Array | None = None
@@ -128,11 +172,22 @@ class Op:
 
 @dataclass
 class Program:
-    """A packed model. The first tensor is the input, the last one the output; both are float."""
+    """A packed model. The first tensor is the input; the outputs are marked, or the last tensor is the only one."""
 
     tensors: list[Tensor] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> list[int]:
+        """The numbers of the tensors that a call returns, in order.
+
+        >>> pixel = (Storage.FLOAT, 1, 1, 1)
+        >>> Program([Tensor("x", *pixel), Tensor("b", *pixel, output=2), Tensor("a", *pixel, output=1)]).outputs
+        [2, 1]
+        """
+        marked = [number for number, tensor in enumerate(self.tensors) if tensor.output]
+        return sorted(marked, key=lambda number: self.tensors[number].output) or [len(self.tensors) - 1]
 
     def inputs_of(self, op: Op) -> int:
         """How many products a convolution adds up for one output; for bits the unused ones count.

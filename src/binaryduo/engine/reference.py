@@ -9,7 +9,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from binaryduo.engine.program import Code, Flag, Op, Program, Storage, Tensor
+from binaryduo.engine.program import Code, Curve, Flag, Join, Op, Program, Storage, Tensor
+from binaryduo.engine.reference_floats import curve, joined, normalised, resampled
 from binaryduo.engine.weight_layout import BINARY_BLOCK, FLOAT_BLOCK, from_blocks, unpack_bits
 
 Values = NDArray[Any]  # (N, H, W, C); uint8 zeros and ones for bits, float32 otherwise
@@ -26,8 +27,8 @@ def run(program: Program, images: NDArray[np.float32]) -> list[Values]:
 
 
 def logits(program: Program, images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The output for images (N, C, H, W): (N, classes), or (N, C, H, W) where it has pixels."""
-    out = np.moveaxis(run(program, images)[-1], -1, 1).astype(np.float32)
+    """The first output for images (N, C, H, W): (N, classes), or (N, C, H, W) where it has pixels."""
+    out = np.moveaxis(run(program, images)[program.outputs[0]], -1, 1).astype(np.float32)
     return out.reshape(out.shape[:2]) if out.shape[2:] == (1, 1) else out
 
 
@@ -59,8 +60,16 @@ def step(program: Program, op: Op, values: list[Values | None]) -> dict[int, Val
         return {op.out_float: np.pad(source, [(0, 0)] * 3 + [(op.channels, behind)])}
     if op.code == Code.UNPACK:
         return {op.out_float: source.astype(np.float32)}
-    assert op.code == Code.CONCAT
+    if op.code == Code.CURVE:
+        return {op.out_float: curve(Curve(op.function), source, op.weights)}
+    if op.code == Code.RESAMPLE:
+        return {op.out_float: resampled(source, program.tensors[op.out_float], op)}
+    if op.code == Code.NORMALISE:
+        return {op.out_float: normalised(source, op)}
     assert other is not None
+    if op.code == Code.JOIN:
+        return {op.out_float: joined(Join(op.function), source, other)}
+    assert op.code == Code.CONCAT
     return {op.out_float: np.concatenate([source, other], axis=-1)}
 
 

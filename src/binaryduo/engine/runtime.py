@@ -96,23 +96,25 @@ class PackedModel:
         """Memory that a running call uses beside the weights."""
         return int(self._native.workspace_bytes)
 
-    def __call__(self, images: ArrayLike) -> NDArray[np.float32]:
+    def __call__(self, images: ArrayLike) -> Any:
         """Logits (N, classes) for images (N, C, H, W) or sequences (N, C, T), converted to float32 if need be.
 
-        A model that gives images, as a segmentation does, returns (N, C, H, W). What is not one array of finite
-        numbers is refused with ArgumentError.
+        A model that gives images, as a segmentation does, returns (N, C, H, W); one with several outputs a tuple of
+        arrays, in the order in which the packed model gave them. What is not one array of finite numbers is refused
+        with ArgumentError.
         """
-        result: NDArray[np.float32] = self._native.run(self._images(images))
-        form = self.program.meta.get("output")
-        if form == "flat":
-            return result.reshape(len(result), math.prod(result.shape[1:]))
-        if form == "sequence":
-            return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
-        return result[:, :, None, None] if form == "image" and result.ndim == 2 else result
+        found = self.outputs(images)
+        return found[0] if len(found) == 1 else found
+
+    def outputs(self, images: ArrayLike) -> tuple[NDArray[np.float32], ...]:
+        """All outputs of the model, a tuple also where there is one."""
+        results: list[NDArray[np.float32]] = self._native.run(self._images(images))
+        forms = [*self.program.meta.get("output", "").split(), *[""] * len(results)]
+        return tuple(_formed(result, form) for result, form in zip(results, forms, strict=False))
 
     def predict(self, images: ArrayLike) -> NDArray[np.int64]:
-        """The most likely class of each image: (N,)."""
-        result: NDArray[np.int64] = np.argmax(self(images), axis=1)
+        """The most likely class of each image, by the first output: (N,)."""
+        result: NDArray[np.int64] = np.argmax(self.outputs(images)[0], axis=1)
         return result
 
     def trace(self, image: ArrayLike) -> list[NDArray[Any]]:
@@ -176,6 +178,19 @@ class PackedModel:
             thresholds=0 if op.threshold is None else op.threshold.size,
             kernel=kernel,
         )
+
+
+def _formed(result: NDArray[np.float32], form: str) -> NDArray[np.float32]:
+    """An output (N, C, H, W) in the form that the model gave it; where that is not known, one pixel is flat.
+
+    >>> _formed(np.zeros((2, 3, 1, 1), np.float32), "").shape, _formed(np.zeros((2, 3, 1, 4)), "sequence").shape
+    ((2, 3), (2, 3, 4))
+    """
+    if form == "flat" or (form not in ("sequence", "image") and result.shape[2:] == (1, 1)):
+        return result.reshape(len(result), math.prod(result.shape[1:]))
+    if form == "sequence":
+        return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
+    return result
 
 
 def _whole(threads: object) -> int:

@@ -96,7 +96,7 @@ class Flow:
         self.info[node] = Info(kind, call, call.shape)
         if kind is Kind.LAYER:
             segments, dim = self.layer(call, sources[0])
-        elif kind in (Kind.NORM, Kind.QUANT, Kind.ELEMENTWISE):
+        elif kind in (Kind.NORM, Kind.QUANT, Kind.ELEMENTWISE, Kind.SCALED):
             segments, dim = self.keep(call, kind, sources[0])
         elif kind in (Kind.POOL, Kind.WEIGHTED):
             segments, dim = self.pool(call, sources[0])
@@ -108,6 +108,9 @@ class Flow:
             segments, dim = self.cat(call, sources)
         elif kind in (Kind.PAD, Kind.SELECT) and sources[0].dim == 1:
             segments, dim = self.choose(call, kind, sources[0])
+        elif kind is Kind.PARAMETER:
+            dim = call.shape.index(max(call.shape))
+            segments = (Segment(Group(call.shape[dim], str(call.node.target))),)
         elif kind is Kind.INPUT:
             segments, dim = self.fresh(call, "they are the model's input")
         else:
@@ -172,7 +175,23 @@ class Flow:
             return tuple(Segment(s.group, s.scale, call.module.levels) for s in source.segments), source.dim
         if kind is Kind.NORM and source.dim != 1:
             return self.other(call, [source], f"{call.node.target!r} normalises another dimension")
+        if kind is Kind.SCALED and (why := self.scaled(call, source)) is not None:
+            return self.other(call, [source], why)
         return tuple(Segment(s.group, s.scale) for s in source.segments), source.dim
+
+    def scaled(self, call: Call, source: Info) -> str | None:
+        """Why the numbers that a module has for each channel could not follow another width; None where they can."""
+        module, name = call.module, call.node.target
+        if isinstance(module, nn.LayerNorm):
+            return None
+        if source.dim != 1:
+            return f"{name!r} works on another dimension"
+        if isinstance(module, nn.GroupNorm) and module.num_groups > 1:
+            leaves = _leaves(source.segments)
+            if len(leaves) != 1 or source.segments[0].scale != 1:
+                return f"the groups of {name!r} need them as they are"
+            leaves[0].divisor = math.lcm(leaves[0].divisor, module.num_groups)
+        return None
 
     def pool(self, call: Call, source: Info) -> tuple[tuple[Segment, ...], int]:
         """The same channels, of fewer or other pixels; an average makes values between the levels."""
@@ -232,7 +251,8 @@ class Flow:
         sources = [s for s in sources if math.prod(s.shape) != 1] or sources  # a single number fits any
         first = next((s for s in sources if len(s.shape) == len(shape)), sources[0])
         for source in sources:
-            alike = len(source.shape) == len(shape) and source.dim == first.dim
+            # Shapes meet at their ends: (C, 1, 1) fits (N, C, H, W).
+            alike = source.dim + len(shape) - len(source.shape) == first.dim
             if not alike:
                 self.info[call.node].kind = Kind.JOIN
             if not alike or not _unite(first.segments, source.segments):

@@ -31,6 +31,10 @@ class Kind(Enum):
     SELECT = "select"  # some channels, in some order
     PAD = "pad"  # zero channels appended or prepended
     ELEMENTWISE = "elementwise"  # one tensor, channel by channel, anything but linear
+    SCALED = (
+        "scaled"  # other values by a module with numbers for each channel: PReLU(C), GroupNorm, LayerNorm
+    )
+    PARAMETER = "parameter"  # of the model itself, a number for each channel
     JOIN = "join"  # several tensors with the same channels, not a plain addition
     SCALAR = "scalar"  # not a tensor: a size, a shape
     OTHER = "other"  # not known
@@ -51,7 +55,7 @@ class Operation:
     `arguments` names what comes after the tensor, in the order of the function and with its defaults; a module has
     attributes of the same names. `kind` may depend on the call. `average` says that values between the levels come out,
     `extreme` that the largest or smallest of several values does. `several` says that it may read more than one tensor.
-    `lower` is the rule of `packing.layers` or `packing.moves` that makes it part of a packed program; None where it
+    `lower` is the rule of `packing.layers`, `.moves` or `.floats` that makes it part of a packed program; None where it
     cannot be packed.
     """
 

@@ -44,6 +44,8 @@ def channels_after_reshape(call: Call, dim: int) -> tuple[int, int] | None:
         if not isinstance(first, int) or not isinstance(last, int) or first % ndim < dim:
             return None
         return dim, math.prod(before[dim + 1 : last % ndim + 1]) if first % ndim == dim else 1
+    if ndim == 1 and math.prod(after) == max(after) == before[0]:  # a parameter: bias.view(1, -1, 1, 1)
+        return after.index(before[0]), 1
     if dim == 1 and min(len(after), ndim) >= 2 and after[0] == before[0]:
         if after[1] == before[1]:
             return 1, 1

@@ -6,6 +6,7 @@ it names.
 Where nothing in the table fits, the operation is unknown: it is never guessed at.
 """
 
+import math
 import operator
 from typing import Any
 
@@ -74,6 +75,14 @@ def _join_kind(call: Call) -> Kind:
     return Kind.ADD if plain and all(shape == call.shape for shape in call.shapes) else Kind.JOIN
 
 
+def _prelu_kind(call: Call) -> Kind:
+    return Kind.ELEMENTWISE if getattr(call.module, "num_parameters", 1) == 1 else Kind.SCALED
+
+
+def _transposed_kind(call: Call) -> Kind:
+    return Kind.LAYER if getattr(call.module, "groups", 1) == 1 else Kind.OTHER
+
+
 def _upsample_averages(call: Call) -> bool:
     return not str(call["mode"]).startswith("nearest")
 
@@ -83,12 +92,14 @@ def _upsample_averages(call: Call) -> bool:
 _WINDOW = {"kernel_size": REQUIRED, "stride": None, "padding": 0}
 
 
-def _curve(name: str, *modules: type[nn.Module], function: bool = True) -> Operation:
+def _curve(name: str, *modules: type[nn.Module], lower: str | None = "curve", **arguments: Any) -> Operation:
     """A function of each value by itself."""
-    functions = [getattr(place, name, None) for place in (torch, F)] if function else []
+    functions = [getattr(place, name, None) for place in (torch, F)]
     return Operation(
         name,
         Kind.ELEMENTWISE,
+        arguments,
+        lower=lower,
         functions=tuple(dict.fromkeys(f for f in functions if f is not None)),
         methods=(name,) if hasattr(torch.Tensor, name) else (),
         modules=modules,
@@ -112,8 +123,21 @@ TABLE: tuple[Operation, ...] = (
     # layers, normalisation, activation
     Operation("convolution", Kind.LAYER, modules=(nn.Conv1d, nn.Conv2d), lower="layer"),
     Operation("linear", Kind.LAYER, modules=(nn.Linear,), lower="layer"),
+    Operation(
+        "transposed_convolution",
+        _transposed_kind,
+        modules=(nn.ConvTranspose1d, nn.ConvTranspose2d),
+        lower="transposed",
+    ),
     Operation("copied_norm", Kind.OTHER, modules=(CopiedBatchNorm1d, CopiedBatchNorm2d), lower="norm"),
     Operation("batch_norm", Kind.NORM, modules=(nn.BatchNorm1d, nn.BatchNorm2d), lower="norm"),
+    Operation(
+        "group_norm",
+        Kind.SCALED,
+        modules=(nn.GroupNorm, nn.LayerNorm, nn.InstanceNorm1d, nn.InstanceNorm2d),
+        accepts=lambda module: not getattr(module, "track_running_stats", False),
+        lower="normalise",
+    ),
     Operation("quantize", _quant_kind, modules=(bnn.QuantAct,), lower="quantize"),
     # what `decouple` inserts
     Operation("average_copies", Kind.OTHER, modules=(AverageCopies,), lower="average_copies"),
@@ -191,6 +215,7 @@ TABLE: tuple[Operation, ...] = (
         (F.interpolate,),
         modules=(nn.Upsample,),
         average=_upsample_averages,
+        lower="resample",
     ),
     # nothing, in evaluation
     Operation(
@@ -224,7 +249,9 @@ TABLE: tuple[Operation, ...] = (
         "view", Kind.RESHAPE, {"shape": REQUIRED}, (torch.reshape,), ("view", "reshape"), lower="flatten"
     ),
     Operation("squeeze", Kind.RESHAPE, {"dim": None}, (torch.squeeze,), ("squeeze",), lower="flatten"),
-    Operation("unsqueeze", Kind.RESHAPE, {"dim": REQUIRED}, (torch.unsqueeze,), ("unsqueeze",)),
+    Operation(
+        "unsqueeze", Kind.RESHAPE, {"dim": REQUIRED}, (torch.unsqueeze,), ("unsqueeze",), lower="flatten"
+    ),
     Operation("permute", Kind.RESHAPE, {"dims": REQUIRED}, (torch.permute,), ("permute",)),
     Operation(
         "transpose",
@@ -275,9 +302,9 @@ TABLE: tuple[Operation, ...] = (
     _join("sub", operator.sub, torch.sub, lower="number"),
     _join("mul", operator.mul, torch.mul, lower="number"),
     _join("div", operator.truediv, torch.div, lower="number"),
-    _join("maximum", torch.maximum),
-    _join("minimum", torch.minimum),
-    _join("expand_as"),
+    _join("maximum", torch.maximum, lower="join"),
+    _join("minimum", torch.minimum, lower="join"),
+    _join("expand_as", lower="expand"),
     # functions of each value
     Operation(
         "relu",
@@ -288,35 +315,29 @@ TABLE: tuple[Operation, ...] = (
         lower="relu",
     ),
     _curve("relu6", nn.ReLU6),
-    _curve("leaky_relu", nn.LeakyReLU),
-    _curve("prelu", function=False),
-    _curve("gelu", nn.GELU),
+    _curve("leaky_relu", nn.LeakyReLU, negative_slope=0.01),
+    Operation("prelu", _prelu_kind, modules=(nn.PReLU,), lower="curve"),
+    _curve("gelu", nn.GELU, approximate="none"),
     _curve("silu", nn.SiLU),
     _curve("sigmoid", nn.Sigmoid),
     _curve("tanh", nn.Tanh),
-    _curve("elu", nn.ELU),
-    _curve("softplus", nn.Softplus),
-    _curve("hardtanh", nn.Hardtanh),
+    _curve("elu", nn.ELU, alpha=1.0),
+    _curve("softplus", nn.Softplus, beta=1),
+    _curve("hardtanh", nn.Hardtanh, min_val=-1.0, max_val=1.0),
     _curve("hardswish", nn.Hardswish),
     _curve("hardsigmoid", nn.Hardsigmoid),
     _curve("mish", nn.Mish),
-    _curve("clamp"),
+    _curve("clamp", min=None, max=None),
     _curve("abs"),
-    _curve("neg"),
     _curve("exp"),
-    _curve("sqrt"),
     _curve("square"),
-    Operation("minus", Kind.ELEMENTWISE, functions=(operator.neg,)),
-    Operation(
-        "prelu_shared",
-        Kind.ELEMENTWISE,
-        modules=(nn.PReLU,),
-        accepts=lambda module: module.num_parameters == 1,
-    ),
+    _curve("sqrt", lower=None),
+    _curve("neg", lower="negate"),
+    Operation("minus", Kind.ELEMENTWISE, functions=(operator.neg,), lower="negate"),
 )
 
-INPUT, OUTPUT, SCALAR, UNKNOWN = (
-    Operation(kind.value, kind) for kind in (Kind.INPUT, Kind.OUTPUT, Kind.SCALAR, Kind.OTHER)
+INPUT, OUTPUT, SCALAR, PARAMETER, UNKNOWN = (
+    Operation(kind.value, kind) for kind in (Kind.INPUT, Kind.OUTPUT, Kind.SCALAR, Kind.PARAMETER, Kind.OTHER)
 )
 _FUNCTIONS = {function: row for row in TABLE for function in row.functions}
 _METHODS = {method: row for row in TABLE for method in row.methods}
@@ -329,6 +350,13 @@ def _find(node: fx.Node, module: nn.Module | None) -> Operation:
     if node.op == "call_method":
         return _METHODS.get(str(node.target), UNKNOWN)
     return _FUNCTIONS.get(node.target, UNKNOWN) if node.op == "call_function" else UNKNOWN
+
+
+def _is_parameter(node: fx.Node, model: nn.Module) -> bool:
+    """Whether forward() reads a parameter of a module of the user's own: others belong to what is called."""
+    path, _, name = str(node.target).rpartition(".")
+    owner = model.get_submodule(path)
+    return name in owner._parameters and not type(owner).__module__.startswith("torch.nn.modules")
 
 
 def recognise(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Call:
@@ -348,6 +376,8 @@ def recognise(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ca
         return Call(node, SCALAR)
     if node.op == "placeholder":
         return Call(node, INPUT, shape=shape)
+    if node.op == "get_attr" and 1 < math.prod(shape) == max(shape) and _is_parameter(node, model):
+        return Call(node, PARAMETER, shape=shape)
     if node.target is bnn.quantize:
         raise GraphError(
             f"operation {node.name!r} calls bd.nn.quantize: use a bd.nn.QuantAct module instead, whose "

@@ -56,12 +56,16 @@ def redraw(model: nn.Module, like: Mapping[str, Tensor]) -> nn.Module:
     >>> round(narrow.weight.std().item(), 2)
     0.06
     """
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear | nn.modules.conv._ConvNd)]
+    weights = {id(m.weight): int(getattr(m, "transposed", False)) for m in layers}
     for name, parameter in model.named_parameters():
         old = like[name]
+        vector = parameter.dim() < 2 or (id(parameter) not in weights and max(old.shape) == old.numel())
         if bool((old == old.flatten()[0]).all()):
             parameter.fill_(float(old.flatten()[0]))
-        elif parameter.dim() > 1:
-            fan = math.prod(old.shape[1:]) / max(1, math.prod(parameter.shape[1:]))
+        elif not vector:
+            out = weights.get(id(parameter), 0)  # the dimension of its outputs
+            fan = (old.numel() // old.shape[out]) / max(1, parameter.numel() // parameter.shape[out])
             parameter.normal_(0.0, float(old.std()) * math.sqrt(fan))
         else:
             parameter.normal_(float(old.mean()), float(old.std()))

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from binaryduo.engine.program import Storage
 from binaryduo.engine.runtime import PackedModel
-from binaryduo.graph.tracing import copied, trace
+from binaryduo.graph.tracing import copied, tensors_in, trace
 from binaryduo.packing.learned_thresholds import fix_thresholds
 from binaryduo.packing.verify import FLOAT32_ROUNDING, Recorder
 
@@ -54,7 +54,7 @@ class Agreement:
 
 @torch.no_grad()
 def agreement(model: nn.Module, packed: PackedModel, images: Tensor, batch: int = 64) -> Agreement:
-    """Compare predictions on images (N, …) and trace every difference to its cause.
+    """Compare predictions on images (N, …), by the first output, and trace every difference to its cause.
 
     Images that are predicted alike are not looked into. Needs the model that was packed.
     """
@@ -64,7 +64,7 @@ def agreement(model: nn.Module, packed: PackedModel, images: Tensor, batch: int 
     result = Agreement(images=len(images))
     for first in range(0, len(images), batch):
         part = images[first : first + batch].float()
-        wanted = work(part).argmax(1).numpy()
+        wanted = next(tensors_in(work(part))).argmax(1).numpy()
         found = packed.predict(part.numpy())
         for i in np.flatnonzero(wanted != found):
             result.changed += 1

@@ -67,12 +67,14 @@ class Value:
 class Builder:
     """Builds the program of one analysed model; `wide` is a float64 copy of the model in evaluation mode."""
 
-    def __init__(self, analysis: Analysis, half: bool) -> None:
+    def __init__(self, analysis: Analysis, half: bool, numbers: dict[fx.Node, Any] | None = None) -> None:
         self.analysis, self.half = analysis, half
+        self.numbers = {} if numbers is None else numbers  # what forward() computes with: sizes
         self.model = analysis.model
         self.wide = copy.deepcopy(analysis.model).double().eval()
         self.program = Program()
         self.values: dict[fx.Node, Value] = {}
+        self.constants: dict[fx.Node, Tensor] = {}  # float64, what does not depend on the input
 
     # -- small helpers
 
@@ -239,6 +241,11 @@ class Builder:
         pending.slope = (old_slope * slope).double()
         pending.offset = (old_offset * slope + offset).double()
         pending.copies *= copies
+
+    def add_bias(self, pending: Pending, bias: Tensor) -> None:
+        """A number for each channel, added to what is pending."""
+        self.affine(pending, torch.ones(len(bias)), bias, 1)
+        pending.steps.append(lambda x: x + bias)
 
     def to_float(self, node: fx.Node, value: Value, op: Op) -> Value:
         """An operation from floats to floats."""

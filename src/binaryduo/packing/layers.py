@@ -12,6 +12,7 @@ from binaryduo.graph.operations import Call, Kind
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
 from binaryduo.packing.builder import Builder, Pending, Value
+from binaryduo.packing.floats import join
 
 
 def layer(b: Builder, call: Call, value: Value) -> Value:
@@ -67,9 +68,7 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
         b.affine(pending, size_of_weights.expand(channels), torch.zeros(channels), 1)
         pending.steps.append(lambda x: x * size_of_weights)
     if wide.bias is not None:
-        b.affine(pending, torch.ones(channels), wide.bias.detach(), 1)
-        bias = wide.bias.detach()
-        pending.steps.append(lambda x: x + bias)
+        b.add_bias(pending, wide.bias.detach())
     return Value(node, pending.out_shape, pending)
 
 
@@ -141,32 +140,47 @@ def replicate(b: Builder, call: Call, value: Value) -> Value:
 
 
 def number(b: Builder, call: Call, value: Value) -> Value:
-    """A value and a number, added, subtracted, multiplied or divided."""
+    """A value and a number, or a number for each channel: added, subtracted, multiplied or divided."""
     node, name = call.node, call.operation.name
     one, two = (*node.args, *node.kwargs.values())[:2]
-    if call.kind is not Kind.ELEMENTWISE or len(node.args) + len(node.kwargs) != 2:
-        raise b.refuse(
-            node,
-            "two tensors can be packed where they are added, but not where they are joined in another way",
-        )
-    first = isinstance(one, fx.Node)
-    k = two if first else one
-    if not isinstance(k, int | float) or isinstance(k, bool):
+    first = one in b.values
+    constant = two if first else one
+    if constant in b.values:
+        return join(b, call, value)
+    if len(node.args) + len(node.kwargs) != 2:
+        raise b.refuse(node, "it has more arguments than two values")
+    k: Any = b.constants.get(constant, constant)  # type: ignore[arg-type]
+    if not isinstance(k, int | float | Tensor) or k is True or k is False:
         raise b.refuse(node, "it is combined with something that is not a plain number")
-    if name == "div" and (not first or k == 0):
+    k = _for_channels(b, call, value, torch.as_tensor(k, dtype=torch.float64))
+    if name == "div" and (not first or bool((k == 0).any())):
         raise b.refuse(node, "a number divided by values, or values by zero, cannot be packed")
-    steps = {
-        "add": (1.0, k),
-        "sub": (1.0, -k) if first else (-1.0, k),
-        "mul": (k, 0.0),
-        "div": (1 / k if k else 0.0, 0.0),
-    }
-    slope, offset = (torch.tensor(v, dtype=torch.float64) for v in steps[name])
+    one_each, none = torch.ones_like(k), torch.zeros_like(k)
+    slope, offset = {
+        "add": (one_each, k),
+        "sub": (one_each, -k) if first else (-one_each, k),
+        "mul": (k, none),
+        "div": (1 / k, none),
+    }[name]
     pending = b.start(value, node.name)
-    channels = pending.out_shape[0]
-    b.affine(pending, slope.expand(channels), offset.expand(channels), 1)
+    b.affine(pending, slope, offset, 1)
     pending.steps.append(lambda x: x * slope + offset)
     return Value(node, value.shape, pending)
+
+
+def _for_channels(b: Builder, call: Call, value: Value, k: Tensor) -> Tensor:
+    """A constant as one number for each channel."""
+    channels, rank = value.shape[0], len(b.shape(call.node))
+    if k.numel() == 1:
+        return k.reshape(1).expand(channels)
+    whole = (*[1] * (rank - k.dim()), *k.shape)
+    flattened = rank == 2 and value.shape[1:] != (1, 1)
+    if len(whole) != rank or whole[1] != k.numel() or k.numel() != channels or flattened:
+        raise b.refuse(
+            call.node,
+            f"a constant of the shape {tuple(k.shape)} is not one number for each of the {channels} channels",
+        )
+    return k.reshape(channels)
 
 
 def relu(b: Builder, call: Call, value: Value) -> Value:
@@ -180,14 +194,14 @@ def relu(b: Builder, call: Call, value: Value) -> Value:
 
 
 def add(b: Builder, call: Call, value: Value) -> Value:
-    if call.kind is Kind.ELEMENTWISE:
+    if call.kind is Kind.ELEMENTWISE or any(source in b.constants for source in call.sources):
         return number(b, call, value)
     node = call.node
     first, second = b.values[call.sources[0]], b.values[call.sources[-1]]
-    if call.kind is not Kind.ADD and not (call.sources[0] is call.sources[-1] and call["alpha"] == 1):
-        raise b.refuse(node, "an addition can be packed only for two tensors of the same shape")
+    if call["alpha"] != 1:
+        raise b.refuse(node, "an addition with a factor (alpha) is not supported")
     if first.shape != second.shape or b.shape(node)[1:] != b.shape(first.node)[1:]:
-        raise b.refuse(node, "an addition can be packed only for two tensors of the same shape")
+        return join(b, call, value)
 
     def open_to_add(v: Value) -> bool:
         p = v.pending

@@ -16,6 +16,7 @@ from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.reshapes import reduced_dims
 from binaryduo.nn.copies import AverageCopies
 from binaryduo.packing.builder import Builder, Value
+from binaryduo.packing.floats import resample
 
 
 def pair(value: Any, flat: bool = False, other: int = 1) -> tuple[int, int]:
@@ -137,11 +138,11 @@ def select(b: Builder, call: Call, value: Value) -> Value:
         return b.to_float(node, value, Op(b.name_of(node), Code.MEAN_COPIES, -1, weights=listed))
     if 0 in call.shape:
         raise b.refuse(node, "it selects nothing")
-    if call.operation.name != "slice" or call.kind is not Kind.POOL:
-        raise b.refuse(
-            node, "channels, or every k-th pixel of all channels, can be selected, but no other parts"
-        )
-    strides = _pixel_strides(b, call)
+    if call.kind is not Kind.POOL or len(call.shape) != len(call.shapes[0]):
+        raise b.refuse(node, "channels, or rows and columns of pixels, can be selected, but no other parts")
+    strides = _pixel_strides(call)
+    if strides is None:
+        return resample(b, call, value)
     if max(strides, default=1) == 1:
         return b.alias(node, value)
     return _max_pool(
@@ -152,16 +153,16 @@ def select(b: Builder, call: Call, value: Value) -> Value:
     )
 
 
-def _pixel_strides(b: Builder, call: Call) -> tuple[int, ...]:
-    """The steps of a slice over the pixels, if it takes every k-th of all rows and columns."""
+def _pixel_strides(call: Call) -> tuple[int, ...] | None:
+    """The steps of a slice over the pixels, if it takes every k-th of all rows and columns; else None."""
+    if call.operation.name != "slice":
+        return None
     rank, sizes = len(call.shapes[0]), call.shapes[0][2:]
     parts = index_parts(call["index"], rank)
     pixels = [p.indices(n) if isinstance(p, slice) else None for p, n in zip(parts[2:], sizes, strict=False)]
     whole = [p is not None and (p[0], p[1]) == (0, n) for p, n in zip(pixels, sizes, strict=False)]
     if len(parts) != rank or not all(whole):
-        raise b.refuse(
-            call.node, "channels, or every k-th pixel of all channels, can be sliced, but no other parts"
-        )
+        return None
     return tuple(p[2] for p in pixels if p is not None)
 
 
@@ -169,6 +170,8 @@ def pad_channels(b: Builder, call: Call, value: Value) -> Value:
     node, front = call.node, 0
     if "pad" in call.arguments and call.literal("pad") and not any(call["pad"]):
         return b.alias(node, value)
+    if call.kind in (Kind.WEIGHTED, Kind.POOL):
+        return resample(b, call, value)
     if call.kind is not Kind.PAD:
         raise b.refuse(
             node,

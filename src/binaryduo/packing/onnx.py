@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import ArgumentError, GraphError, MissingExtraError
-from binaryduo.graph.tracing import as_inputs, copied
+from binaryduo.graph.tracing import as_inputs, copied, tensors_in
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 
 OPSET = 18
@@ -41,8 +41,9 @@ class _Levels(nn.Module):
 def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     """Write the model, coupled, decoupled or baseline, as ONNX (opset 18) with a free batch size.
 
-    The model is left as it was. Check the result with ONNX Runtime as the tests do: a value within rounding
-    of a threshold may fall on its other side there, as anywhere.
+    The model is left as it was. One output is called "logits"; those of a dictionary keep their names. Check the
+    result with ONNX Runtime as the tests do: a value within rounding of a threshold may fall on its other side there,
+    as anywhere.
     """
     try:
         import onnxscript  # noqa: F401
@@ -61,7 +62,8 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
         example = torch.cat([example, example])
     with torch.no_grad():
         own = copied(model).cpu().float().eval()(example)
-        if not torch.equal(own, plain(example)):
+        pairs = zip(tensors_in(own), tensors_in(plain(example)), strict=True)
+        if not all(torch.equal(a, b) for a, b in pairs):
             raise GraphError(
                 f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
                 "values. A subclass of QuantAct, BinaryConv2d or BinaryLinear with a forward of its own, or a hook on "
@@ -75,12 +77,26 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
             dynamo=True,
             opset_version=OPSET,
             input_names=["images"],
-            output_names=["logits"],
+            output_names=_output_names(own),
             dynamic_shapes=({0: batch},),
             verbose=False,
         )
     assert program is not None
     program.save(str(path))
+
+
+def _output_names(output: Any) -> list[str]:
+    """What the outputs are called: "logits" where there is one, a dictionary's own names, else by their numbers.
+
+    >>> _output_names({"label": torch.zeros(1), "box": torch.zeros(1)}), _output_names((torch.zeros(1),) * 2)
+    (['label', 'box'], ['output_0', 'output_1'])
+    """
+    count = len(list(tensors_in(output)))
+    if count == 1:
+        return ["logits"]
+    if isinstance(output, dict) and len(output) == count:
+        return [str(name) for name in output]
+    return [f"output_{number}" for number in range(count)]
 
 
 @contextmanager
@@ -117,8 +133,8 @@ def _replacement(module: nn.Module) -> nn.Module:
     if isinstance(module, QuantAct):
         return nn.ReLU() if module.levels is None else _Levels(module)
     plain = copy.deepcopy(module)
-    assert isinstance(plain, nn.Conv2d | nn.Linear)
+    assert isinstance(plain, nn.Conv1d | nn.Conv2d | nn.Linear)
     with torch.no_grad():
         plain.weight.copy_(binarize_weight(plain.weight.detach()))
-    plain.__class__ = nn.Conv2d if isinstance(plain, nn.Conv2d) else nn.Linear
+    plain.__class__ = next(kind for kind in (nn.Conv1d, nn.Conv2d, nn.Linear) if isinstance(plain, kind))
     return plain

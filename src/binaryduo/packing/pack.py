@@ -14,6 +14,7 @@ from binaryduo.engine.program import Program
 from binaryduo.errors import ArgumentError, GraphError, PackedFormatError
 from binaryduo.graph.analysis import analyse_graph
 from binaryduo.graph.canonical import canonicalise
+from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.tracing import as_inputs, copied, modules_out_of_place, run_shapes, trace
 from binaryduo.packing import verify
 from binaryduo.packing.engine_forms import engine_forms
@@ -99,14 +100,14 @@ def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, t
     shapes = canonicalise(graph, work, (image,))
     modules_out_of_place(work)  # now that whoever reads a changed tensor reads the change's result
     engine_forms(graph, work, shapes)
-    analysis = analyse_graph(work, graph, run_shapes(work, graph, (image,))[0])
-    program = lower(analysis, half)
+    shapes, numbers = run_shapes(work, graph, (image,))
+    analysis = analyse_graph(work, graph, shapes)
+    program = lower(analysis, half, numbers)
     program.meta["model"] = type(work).__name__
-    (output,) = (node.args[0] for node in graph.nodes if node.op == "output")
-    assert isinstance(output, torch.fx.Node)
+    outputs = [source for node in graph.nodes if node.op == "output" for source in nodes_in(node.args)]
     forms = {2: "flat", 3: "sequence", 4: "image"}
     program.meta["input"] = forms[image.dim()]
-    program.meta["output"] = forms[len(analysis.info[output].shape)]
+    program.meta["output"] = " ".join(forms[len(analysis.info[output].shape)] for output in outputs)
     return program, graph
 
 

@@ -20,7 +20,7 @@ from binaryduo._common.float64 import AllFloat64
 from binaryduo.engine import reference
 from binaryduo.engine.program import Code, Flag, Op, Program, Storage
 from binaryduo.errors import GraphError
-from binaryduo.graph.tracing import copied
+from binaryduo.graph.tracing import copied, tensors_in
 
 FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
 FLOAT64_ROUNDING = 1e-9
@@ -86,15 +86,19 @@ def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tens
         parts = []
         for image in images.double():
             recorder = Recorder(wide, graph)
-            parts.append(recorder.run(image.unsqueeze(0)))
-    found = torch.cat(parts)
-    size = max(1.0, float(wanted.abs().max()))
-    if found.shape != wanted.shape or not float((found - wanted).abs().max()) <= 1e-6 * size:
+            parts.append(list(tensors_in(recorder.run(image.unsqueeze(0)))))
+    found = [torch.cat(part) for part in zip(*parts, strict=True)]
+    if not all(_alike(a, b) for a, b in zip(found, tensors_in(wanted), strict=True)):
         raise GraphError(
             f"{type(model).__name__} cannot be packed: its traced graph gives values that differ from the model's on a "
             "batch of images. Tensors changed in place under two names, and operations across images, cannot be "
             "followed. No file was written"
         )
+
+
+def _alike(found: Tensor, wanted: Tensor) -> bool:
+    size = max(1.0, float(wanted.abs().max()))
+    return found.shape == wanted.shape and float((found - wanted).abs().max()) <= 1e-6 * size
 
 
 def _compare(

@@ -75,6 +75,7 @@ def fit(
     loss: Loss | None = None,
     metrics: TaskMetrics | None = None,
     optimizer: MakeOptimizer | None = None,
+    scheduler: schedule.Scheduler | None = None,
 ) -> Result:
     """Train a model in place in a folder of its own; with `resume`, continue what the folder holds.
 
@@ -83,17 +84,30 @@ def fit(
     cross-entropy is taken. `metrics` are functions of (output, target) by name, each the mean over a batch, or
     torchmetrics objects, which are measured on the test split. `optimizer` is a function of the parameters that gives
     a torch optimizer, in place of `stage.optimizer`, `lr` and `weight_decay`: the schedule multiplies its own rates.
+    `scheduler` is a function of (step, all steps) that gives the factor of the rate at each step, in place of the
+    stage's `schedule`, `warmup`, `drops` and `gamma`. It must be a pure function: a run that continues asks it again.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     task = Task(loss, metrics, loop.monitor, loop.direction)
     images, tests = as_split(train), None if test is None else as_split(test)
-    recipe = own_recipe("fit", model, task, optimizer, {"train": stage}, loop, images, tests)
+    recipe = own_recipe("fit", model, task, optimizer, {"train": stage}, loop, images, tests, scheduler)
     fabric = make_fabric(loop) if fabric is None else fabric
     with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
         run.describe_own(recipe, loop.seed)
         identity = Identity("fit", 0, own_settings(recipe))
         trainer = Trainer(
-            model, images, tests, stage, loop, run.path, fabric, "training", identity, task, optimizer
+            model,
+            images,
+            tests,
+            stage,
+            loop,
+            run.path,
+            fabric,
+            "training",
+            identity,
+            task,
+            optimizer,
+            scheduler,
         )
         result = trainer.run()
         run.write_json("summary.json", asdict(result))
@@ -120,8 +134,10 @@ class Trainer:
         identity: Identity | None = None,
         task: Task | None = None,
         optimizer: MakeOptimizer | None = None,
+        scheduler: schedule.Scheduler | None = None,
     ) -> None:
         schedule.check(stage)
+        self.scheduler = scheduler
         self.describes = task is not None
         self.task = Task(None, None, loop.monitor, loop.direction) if task is None else task
         self.task.check_tested(test is not None)
@@ -267,7 +283,10 @@ class Trainer:
         """One optimizer step."""
         state, stage = self.state, self.stage
         seed_all(self.seed, 5, state.step, self.fabric.global_rank)
-        lr = schedule.rate(stage, state.step, total, epoch)
+        if self.scheduler is None:
+            lr = schedule.rate(stage, state.step, total, epoch)
+        else:
+            lr = schedule.user_rate(self.scheduler, stage, state.step, total)
         groups = self.stepping.param_groups
         rates = [lr] * len(groups) if self.rates is None else [lr / stage.lr * rate for rate in self.rates]
         for group, rate in zip(groups, rates, strict=True):

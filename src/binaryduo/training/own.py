@@ -16,6 +16,7 @@ from binaryduo.errors import ArgumentError
 from binaryduo.training.batches import mapped
 from binaryduo.training.identity import FREE, Settings
 from binaryduo.training.recipe import Loop, Stage, to_dict
+from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Task, name_of
 from binaryduo.transform.costing import cost
 
@@ -31,11 +32,19 @@ def own_recipe(
     loop: Loop,
     train: Split,
     test: Split | None,
+    scheduler: Scheduler | None = None,
 ) -> dict[str, Any]:
     """What recipe.yaml says: settings that had no effect are left out."""
     unused = set() if task.loss is None else {"label_smoothing"}
     if optimizer is not None:
         unused |= {"optimizer", "lr", "weight_decay"}
+    if scheduler is not None:
+        if not callable(scheduler):
+            raise ArgumentError(
+                f"scheduler must be a function of (step, all steps), not of type {type(scheduler).__name__}: torch's "
+                "schedulers count by themselves, and a run could not be continued with them at any step"
+            )
+        unused |= {"schedule", "warmup", "drops", "gamma"}
     for stage in stages.values():
         if task.loss is not None and stage.label_smoothing:
             raise ArgumentError(
@@ -43,6 +52,8 @@ def own_recipe(
             )
     found: dict[str, Any] = {"name": verb, "model": {"class": type(model).__qualname__}}
     found["task"] = {**task.record(), "optimizer": None if optimizer is None else name_of(optimizer)}
+    if scheduler is not None:
+        found["task"]["scheduler"] = name_of(scheduler)
     for name, stage in stages.items():
         without = unused if stage.minutes is None else unused | {"epochs"}
         found[name] = {key: value for key, value in to_dict(stage).items() if key not in without}

@@ -23,6 +23,7 @@ from binaryduo.training.loop import Trainer
 from binaryduo.training.own import MakeOptimizer, own_recipe, own_settings
 from binaryduo.training.recipe import Loop, Stage
 from binaryduo.training.runlog import RunFolder
+from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Loss, Metrics, Task
 from binaryduo.transform.carrying import Topology
 from binaryduo.transform.coupling import couple
@@ -45,6 +46,7 @@ def duo_of_model(
     metrics: Metrics | None = None,
     optimizer: MakeOptimizer | None = None,
     fabric: Fabric | None = None,
+    scheduler: Scheduler | None = None,
 ) -> tuple[nn.Module, DuoResult]:
     """Couple a binary baseline, train it, decouple it and fine-tune the binary network; the baseline is unchanged.
 
@@ -59,7 +61,7 @@ def duo_of_model(
     if loop.decouple_from == "best" and tests is None:
         raise ArgumentError("loop.decouple_from is best, and without a test split no network is the best")
     stages = {"train": stage, "finetune": finetune}
-    recipe = own_recipe("duo", model, task, optimizer, stages, loop, images, tests)
+    recipe = own_recipe("duo", model, task, optimizer, stages, loop, images, tests, scheduler)
     recipe["model"] |= {"levels": levels, "topology": topology}
     if interval is not None:
         recipe["model"]["interval"] = interval
@@ -72,7 +74,7 @@ def duo_of_model(
         coupled = couple(model, example, levels, topology, interval=interval)
         first = Trainer(
             coupled, images, tests, stage, loop, run.path / "coupled", fabric, "coupled",
-            Identity("duo", 0, settings), task, optimizer,
+            Identity("duo", 0, settings), task, optimizer, scheduler,
         )  # fmt: skip
         result = first.run()
         if loop.decouple_from == "best":
@@ -85,7 +87,7 @@ def duo_of_model(
         before, changed, count = _compared(coupled, binary, tests, task, loop, fabric)
         second = Trainer(
             binary, images, tests, finetune, loop, run.path / "decoupled", fabric, "fine-tuning",
-            Identity("duo", 1, settings), task, optimizer,
+            Identity("duo", 1, settings), task, optimizer, scheduler,
         )  # fmt: skip
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
         found = DuoResult(result, before, changed, count, flips, second.run())

@@ -1,9 +1,12 @@
 """The learning rate as a pure function of the step, so that nothing about it has to be saved."""
 
 import math
+from collections.abc import Callable
 
 from binaryduo.errors import ArgumentError
 from binaryduo.training.recipe import Stage
+
+Scheduler = Callable[[int, int], float]  # (step from 0 on, all steps) -> what the rate is multiplied by
 
 
 def rate(stage: Stage, step: int, total: int, epoch: int) -> float:
@@ -26,6 +29,25 @@ def rate(stage: Stage, step: int, total: int, epoch: int) -> float:
         return stage.lr * factor
     past = (step - ramp) / max(total - ramp, 1)
     return stage.lr * ((1 + math.cos(math.pi * past)) / 2 if stage.schedule == "cosine" else 1 - past)
+
+
+def user_rate(scheduler: Scheduler, stage: Stage, step: int, total: int) -> float:
+    """The rate where a user's own function gives its factor.
+
+    >>> user_rate(lambda step, total: 1 - step / total, Stage(lr=0.5), 1, 4)
+    0.375
+    """
+    factor = scheduler(step, total)
+    try:
+        value = float(factor)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise ArgumentError(
+            f"scheduler gives {factor!r} for step {step} of {total}: a factor of 0 or more is needed, for example "
+            "lambda step, total: 1 - step / total"
+        )
+    return stage.lr * value
 
 
 def check(stage: Stage) -> None:

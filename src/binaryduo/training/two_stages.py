@@ -14,6 +14,7 @@ from binaryduo.training.duo import DuoResult, duo_of_recipe
 from binaryduo.training.own import MakeOptimizer
 from binaryduo.training.own_duo import duo_of_model
 from binaryduo.training.recipe import Loop, Recipe, Stage
+from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Loss, Metrics
 from binaryduo.transform.carrying import Topology
 
@@ -39,6 +40,7 @@ def duo(
     metrics: Metrics | None = None,
     optimizer: MakeOptimizer | None = None,
     fabric: Fabric | None = None,
+    scheduler: Scheduler | None = None,
 ) -> tuple[nn.Module, DuoResult]: ...
 
 
@@ -46,8 +48,8 @@ def duo(*arguments: Any, **options: Any) -> Any:
     """Train a coupled network, decouple it, fine-tune the binary one; with `resume`, in whichever stage it was.
 
     `duo(model, train, test, stage, finetune, loop, folder, …)` does it for a binary baseline of your own and returns
-    the binary network and the results; loss, metrics and optimizer are as for `fit`. `duo(recipe, folder, …)` does it
-    for a recipe and returns the results.
+    the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`. `duo(recipe, folder,
+    …)` does it for a recipe and returns the results.
     """
     first = arguments[0] if arguments else options.get("recipe", options.get("model"))
     if isinstance(first, Recipe):

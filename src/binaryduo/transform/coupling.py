@@ -27,6 +27,13 @@ from binaryduo.nn.intervals import Interval
 from binaryduo.nn.padding import PadChannels
 from binaryduo.ste import check_levels
 from binaryduo.transform.carrying import TOPOLOGIES, Topology
+from binaryduo.transform.resizing import (
+    is_depthwise,
+    resize_layer,
+    resize_norm,
+    resize_parameter,
+    resize_scaled,
+)
 
 
 def coupled_width(n: int, levels: int = 3) -> int:
@@ -211,7 +218,7 @@ class _Widths:
         fan_in = sum(n * c for n, c in counts) if self.analysis.reads_channels(node) else self.inputs(node)
         out = self.analysis.info[node].segments[0]
         fan_out = self._new_size(out) * (self.copies if self.quad and out.spread and groups == 1 else 1)
-        if _is_depthwise(layer):
+        if is_depthwise(layer):
             groups = self.inputs(node)  # depthwise stays depthwise
         return fan_in // groups * fan_out * kernel
 
@@ -329,9 +336,13 @@ class _Widths:
 def _narrow(analysis: Analysis, widths: _Widths, levels: int) -> nn.Module:
     """Give the analysis' copy of the model its new widths and levels."""
     for node in widths.layers:
-        _resize_layer(analysis.module(node), widths.inputs(node), widths.width(node))
+        resize_layer(analysis.module(node), widths.inputs(node), widths.width(node))
     for node in analysis.of_kind(Kind.NORM):
-        _resize_norm(analysis.module(node), widths.width(node))
+        resize_norm(analysis.module(node), widths.width(node))
+    for node in analysis.of_kind(Kind.SCALED):
+        resize_scaled(analysis, node, widths.width(node))
+    for node in analysis.of_kind(Kind.PARAMETER):
+        resize_parameter(analysis, node, widths.width(node))
     for module in analysis.model.modules():  # those that run in training only, too
         if isinstance(module, bnn.QuantAct) and module.levels is not None:
             module.set_levels(levels)
@@ -383,40 +394,3 @@ def _new_padding(call: Call, extra: int) -> list[Any] | None:
         return None
     first = extra * front // (front + back) if front + back else 0
     return [*amounts[:at], first, extra - first, *amounts[at + 2 :]]
-
-
-def _is_depthwise(layer: nn.Module) -> bool:
-    """Whether each channel is convolved for itself, one in and one out."""
-    if not isinstance(layer, nn.Conv1d | nn.Conv2d):
-        return False
-    return layer.groups > 1 and layer.groups == layer.in_channels == layer.out_channels
-
-
-def _resize_layer(layer: nn.Module, inputs: int, outputs: int) -> None:
-    weight = layer.get_parameter("weight")
-    if isinstance(layer, nn.Linear):
-        layer.in_features, layer.out_features = inputs, outputs
-        shape = (outputs, inputs)
-    else:
-        assert isinstance(layer, nn.Conv1d | nn.Conv2d)
-        if _is_depthwise(layer):
-            layer.groups = inputs  # depthwise stays depthwise
-        layer.in_channels, layer.out_channels = inputs, outputs
-        shape = (outputs, inputs // layer.groups, *weight.shape[2:])
-    layer.weight = nn.Parameter(weight.new_empty(shape), requires_grad=weight.requires_grad)
-    if layer.bias is not None:
-        bias = layer.get_parameter("bias")
-        layer.bias = nn.Parameter(bias.new_empty(outputs), requires_grad=bias.requires_grad)
-
-
-def _resize_norm(norm: nn.Module, size: int) -> None:
-    assert isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d)
-    norm.num_features = size
-    for name in ("weight", "bias"):
-        old = getattr(norm, name)
-        if old is not None:
-            setattr(norm, name, nn.Parameter(old.new_empty(size), requires_grad=old.requires_grad))
-    for name in ("running_mean", "running_var"):
-        old = getattr(norm, name)
-        if old is not None:
-            setattr(norm, name, old.new_empty(size))

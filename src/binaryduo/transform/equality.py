@@ -238,8 +238,9 @@ class _Bounds(fx.Interpreter):
             floor = 4 * u * (x.abs() + 1 + self.reach)
             self.acts.append((2 * (module.levels - 1) * error + floor).clamp_min(torch.finfo(out.dtype).tiny))
             return torch.zeros_like(out)
-        if isinstance(module, nn.Conv1d | nn.Conv2d | nn.Linear):
-            terms = module.weight[0].numel() + 2
+        if isinstance(module, nn.modules.conv._ConvNd | nn.Linear) and info.kind is Kind.LAYER:
+            transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+            terms = (module.weight[:, 0] if transposed else module.weight[0]).numel() + 2
             size = self._with_weights_abs(module, x.abs())
             return terms * u * size + self._with_weights_abs(module, error, bias=False)
         if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_var is not None:
@@ -252,6 +253,12 @@ class _Bounds(fx.Interpreter):
             inner = gain.view(shape) * (x.abs() + mean.view(shape)) + bias.view(shape)
             grown: Tensor = 4 * u * inner + gain.view(shape) * error
             return grown
+        if info.kind is Kind.JOIN and info.call.operation.name == "mul" and len(info.call.sources) == 2:
+            (a, one), (b, two) = ((self.values[s].abs(), self.errors[s]) for s in info.call.sources)
+            product: Tensor = a * two + b * one + u * out.abs()
+            return product
+        if info.kind is Kind.SCALED and not isinstance(module, nn.PReLU):
+            return _norm_error(module, x, error, out) + 8 * u * (out.abs() + 1)
         if info.kind is Kind.ADD:
             total = error * 1
             for source in sources[1:]:
@@ -278,3 +285,16 @@ class _Bounds(fx.Interpreter):
             nn.Parameter(old.abs(), requires_grad=False) if bias and old is not None else None
         )
         return clone(x)  # type: ignore[no-any-return]
+
+
+def _norm_error(module: nn.Module | None, x: Tensor, error: Tensor, out: Tensor) -> Tensor:
+    """What a norm over the values of an image makes of errors up to e in them: the mean moves by e, the deviation σ by
+    e, so (x − mean)/σ by at most (2 + |y|) e/σ with y its value before the scale."""
+    groups = getattr(module, "num_groups", 1 if isinstance(module, nn.LayerNorm) else x.shape[1])
+    dims = len(getattr(module, "normalized_shape", ())) or None
+    flat = x.flatten(-dims) if dims else x.reshape(len(x), groups, -1)
+    deviation = (flat.var(-1, correction=0) + float(module.eps)).sqrt().min()  # type: ignore[union-attr, arg-type]
+    gain = getattr(module, "weight", None)
+    largest = 1.0 if gain is None else float(gain.abs().max())
+    reach = 2 + (x - x.mean()).abs().max() / deviation
+    return torch.full_like(out, float(error.max() * reach / deviation) * largest)

@@ -23,7 +23,7 @@ from binaryduo.nn.padding import PadChannels
 from binaryduo.transform.carrying import Carriers, Topology, copies_of, shift_of
 from binaryduo.transform.layout import State, convert, plain, select
 from binaryduo.transform.shifts import NONE, Shift, ShiftValues
-from binaryduo.transform.widening import widen_input, widen_norm, widen_output
+from binaryduo.transform.widening import Layer, widen_input, widen_norm, widen_output
 
 
 class Rewriter:
@@ -225,7 +225,7 @@ class Rewriter:
 
     def _layer(self, node: fx.Node, source: fx.Node, size: int) -> State:
         layer = self.analysis.module(node)
-        assert isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)
+        assert isinstance(layer, Layer)
         state, dim = self.states[source], self.analysis.info[source].dim
         groups = 1 if isinstance(layer, nn.Linear) else layer.groups
         if not state.plain:

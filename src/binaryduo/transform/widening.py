@@ -5,15 +5,22 @@ from torch import Tensor, nn
 
 from binaryduo.transform.layout import State
 
+Layer = nn.Conv1d | nn.Conv2d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.Linear
+
 
 def _parameter(value: Tensor, like: Tensor) -> nn.Parameter:
     return nn.Parameter(value.contiguous(), requires_grad=like.requires_grad)
 
 
 @torch.no_grad()
-def widen_input(layer: nn.Conv1d | nn.Conv2d | nn.Linear, state: State, groups: int) -> None:
+def widen_input(layer: Layer, state: State, groups: int) -> None:
     """Repeat the weights for each copy of their input and divide them among the copies."""
     weight = layer.weight
+    if isinstance(layer, nn.ConvTranspose1d | nn.ConvTranspose2d):  # (in, out, …)
+        divided = weight / state.counts().to(weight).view(-1, *[1] * (weight.dim() - 1))
+        layer.weight = _parameter(divided.index_select(0, state.sources().to(weight.device)), weight)
+        layer.in_channels = len(layer.weight)
+        return
     if groups == 1:
         divided = weight / state.counts().to(weight).view(1, -1, *[1] * (weight.dim() - 2))
         wide = divided.index_select(1, state.sources().to(weight.device))
@@ -28,10 +35,13 @@ def widen_input(layer: nn.Conv1d | nn.Conv2d | nn.Linear, state: State, groups: 
 
 
 @torch.no_grad()
-def widen_output(layer: nn.Conv1d | nn.Conv2d | nn.Linear, copies: int, shift: Tensor | None) -> None:
+def widen_output(layer: Layer, copies: int, shift: Tensor | None) -> None:
     """Repeat the layer's outputs, with the shift (copies * size,) in the bias if there is any to carry."""
-    weight, size = layer.weight, layer.weight.shape[0]
-    layer.weight = _parameter(weight.repeat(copies, *[1] * (weight.dim() - 1)), weight)
+    weight = layer.weight
+    out = 1 if isinstance(layer, nn.ConvTranspose1d | nn.ConvTranspose2d) else 0
+    size = weight.shape[out]
+    repeats = [copies if dim == out else 1 for dim in range(weight.dim())]
+    layer.weight = _parameter(weight.repeat(repeats), weight)
     if layer.bias is not None or shift is not None:
         old = torch.zeros(size).to(weight) if layer.bias is None else layer.bias
         new = old.repeat(copies) if shift is None else old.repeat(copies) + shift.to(weight)
