@@ -1,4 +1,4 @@
-"""`binaryduo bench web`: what is missing is named; a page's answer arrives. The measurement itself needs npm's network."""
+"""`binaryduo bench web`: what is missing is named; a page's answer arrives. Measuring needs npm's network."""
 
 import pytest
 
