@@ -16,6 +16,7 @@ PUBLIC = {
         "data",
         "decouple",
         "export_onnx",
+        "export_qonnx",
         "load",
         "mismatch",
         "models",
@@ -37,7 +38,7 @@ PUBLIC = {
         "quantize",
         "redraw",
     ],
-    "binaryduo.models": ["build", "example_input", "names"],
+    "binaryduo.models": ["build", "card", "example_input", "names", "pretrained", "pretrained_names"],
     "binaryduo.search": [
         "Search",
         "collect",

@@ -1,6 +1,6 @@
-// Two kinds of binary convolution as one: `First` for the shapes that it `suits`, else `Second`. Included inside the
-// namespaces of the sets that have several. Weights are laid out once for any number of images, so that suits()
-// must not look at them.
+// Two kinds of binary convolution as one: `First` for the shapes that it `suits`, else `Second`. Included
+// inside the namespaces of the sets that have several. Weights are laid out once for any number of images, so
+// that suits() must not look at them.
 
 template <typename First, typename Second>
 struct EitherConv {

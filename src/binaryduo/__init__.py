@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from binaryduo.engine.runtime import load
     from binaryduo.packing.onnx import export_onnx
     from binaryduo.packing.pack import pack
+    from binaryduo.packing.qonnx import export_qonnx
     from binaryduo.transform.costing import cost
     from binaryduo.transform.coupling import couple, coupled_width
     from binaryduo.transform.decoupling import decouple
@@ -36,6 +37,7 @@ _HOME = {
     "coupled_width": "binaryduo.transform.coupling",
     "decouple": "binaryduo.transform.decoupling",
     "export_onnx": "binaryduo.packing.onnx",
+    "export_qonnx": "binaryduo.packing.qonnx",
     "load": "binaryduo.engine.runtime",
     "pack": "binaryduo.packing.pack",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "data",
     "decouple",
     "export_onnx",
+    "export_qonnx",
     "load",
     "mismatch",
     "models",

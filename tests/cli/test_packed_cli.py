@@ -162,3 +162,29 @@ def test_a_device_that_is_not_there_is_refused_in_a_sentence(tmp_path):
     assert "there is none here" in str(result.exception)
     result = RUNNER.invoke(app, ["train", "--out", str(tmp_path / "run"), "--network", "mlp", "--show"])
     assert result.exit_code == 0
+
+
+def test_pack_also_writes_a_c_array(packed):
+    from binaryduo.engine.c_array import to_c_array
+
+    folder, _ = packed
+    arguments = ["pack", str(folder / "net.safetensors"), str(folder / "small-net.duo"), "--c-array"]
+    result = RUNNER.invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    header = (folder / "small-net.h").read_text()
+    assert header == to_c_array((folder / "small-net.duo").read_bytes(), "small_net")
+    assert RUNNER.invoke(app, [*arguments[:2], str(folder / "other.duo"), "--c-array"]).exit_code == 0
+    (folder / "other.duo").unlink()
+    refused = RUNNER.invoke(app, [*arguments[:2], str(folder / "other.duo"), "--c-array"])
+    assert refused.exit_code != 0
+    assert not (folder / "other.duo").exists()
+
+
+def test_export_for_finn_and_hls4ml(packed):
+    onnx = pytest.importorskip("onnx")
+    folder, _ = packed
+    result = RUNNER.invoke(
+        app, ["export", str(folder / "net.safetensors"), str(folder / "net.onnx"), "--qonnx"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "Quant" in {node.op_type for node in onnx.load(folder / "net.onnx").graph.node}

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from binaryduo import data
+from binaryduo._common import downloads
 from binaryduo.data import cache, cifar10
 from binaryduo.data.cache import Arrays
 from binaryduo.errors import DataError
@@ -149,7 +150,7 @@ def test_a_partial_download_is_never_used(
     archive.write_bytes(whole[:-100])
     target = tmp_path / "cache" / "cifar.tar.gz"
     with pytest.raises(DataError, match="partial or altered"):
-        cache.download(url, target, hashlib.md5(whole).hexdigest())
+        downloads.download(url, target, hashlib.md5(whole).hexdigest())
     assert list(target.parent.iterdir()) == []
     monkeypatch.setenv("BINARYDUO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cifar10, "OFFICIAL", url)

@@ -18,9 +18,9 @@ def list_sets() -> None:
     """Show the data sets, where they come from, and which are on this machine."""
     from rich.console import Console
 
+    from binaryduo._common.downloads import cache_dir
     from binaryduo.cli.tables import new_table
     from binaryduo.data import ENTRIES
-    from binaryduo.data.cache import cache_dir
 
     table = new_table("name", "what", "source", "download", "here")
     for entry in ENTRIES:

@@ -22,7 +22,7 @@ def evaluate(
     A run is tested on its own data set unless --data names another one of the same shape; a file of weights does not
     say which one it is for, so that it needs --data.
 
-    Example: `binaryduo evaluate runs/demo-duo --which best`
+    Example: `binaryduo evaluate runs/demo-duo --which best`, or `binaryduo evaluate vgg7-cifar10-duo-w1`
     """
     from dataclasses import replace
 
@@ -34,7 +34,9 @@ def evaluate(
     found = open_source(source, which)
     recipe = Recipe() if found.recipe is None else found.recipe
     tested = found.data
-    if data is not None or root is not None:
+    if tested is None and found.recipe is not None and data is None and root is None:
+        tested = load_data(recipe)
+    elif data is not None or root is not None:
         base = Data() if found.recipe is None else recipe.data
         name = base.name if data is None else data
         place = base.root if root is None else str(root)

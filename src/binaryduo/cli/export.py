@@ -12,6 +12,9 @@ def export(
     source: sources.SourcePath,
     target: Annotated[Path, typer.Argument(help="The file to write, e.g. net.onnx.")],
     which: sources.Which = "last",
+    qonnx: Annotated[
+        bool, typer.Option("--qonnx", help="Write QONNX, for FINN and hls4ml: one image at a time.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the target.")] = False,
 ) -> None:
     """Write a network in standard ONNX operators, with a free batch size, for other runtimes.
@@ -22,11 +25,14 @@ def export(
     Example: `binaryduo export runs/demo-duo net.onnx`
     """
     from binaryduo.packing.onnx import export_onnx
+    from binaryduo.packing.qonnx import export_qonnx
     from binaryduo.training.sources import open_source
 
     sources.new_file(target, force)
     found = open_source(source, which)
-    export_onnx(found.model, found.example(2), target)
-    shape = " × ".join(str(size) for size in found.shape)
-    print(f"{target}: {target.stat().st_size:,} bytes; input `images`, N × {shape}; output `logits`")
+    (export_qonnx if qonnx else export_onnx)(found.model, found.example(2), target)
+    shape = " × ".join(["1" if qonnx else "N", *map(str, found.shape)])
+    print(f"{target}: {target.stat().st_size:,} bytes; input `images`, {shape}; output `logits`")
+    if qonnx:
+        return
     sources.next_step(f"python -c \"import onnxruntime; print(onnxruntime.InferenceSession('{target}'))\"")

@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 SourcePath = Annotated[
     Path,
     typer.Argument(
-        help="A run folder, one of its checkpoints (step-….json), or a file of weights (.safetensors).",
+        help="A run folder, one of its checkpoints (step-….json), a file of weights (.safetensors), or the name of a "
+        "pretrained network (vgg7-cifar10-duo-w1).",
         show_default=False,
     ),
 ]
 NetworkOrSource = Annotated[
     str,
     typer.Argument(
-        help="vgg7, alexnet, resnet18, resnet18-sc or mlp; or a run folder, a checkpoint or a file of weights.",
+        help="vgg7, alexnet, resnet18, resnet18-sc or mlp; or a run folder, a checkpoint, a file of weights or a "
+        "pretrained network.",
         show_default=False,
     ),
 ]
@@ -45,11 +47,11 @@ def network_or_source(text: str, options: dict[str, Any], which: str = "last") -
     if "levels" in options and options["levels"] is None:  # full precision was asked for
         given["levels"] = None
     if text not in models.names():
-        if Path(text).exists():
+        if Path(text).exists() or text in models.pretrained_names():
             return open_source(text, which, given)
         raise ArgumentError(
-            f"unknown network {text!r}: choose one of {', '.join(models.names())}, or give a run folder, a "
-            "checkpoint or a file of weights"
+            f"unknown network {text!r}: choose one of {', '.join([*models.names(), *models.pretrained_names()])}, or "
+            "give a run folder, a checkpoint or a file of weights"
         )
     shape = models.example_input(text, given.get("in_channels"), given.get("image_size")).shape[1:]
     given = {"name": text, "variant": "baseline", **given}

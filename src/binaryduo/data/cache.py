@@ -1,11 +1,9 @@
-"""Where data sets are kept, and how a file gets there: whole and checked, or not at all."""
+"""How the arrays of a data set are kept: whole and checked, or not at all."""
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from binaryduo._common.hostile import read_json
-from binaryduo._common.progress import bar
 from binaryduo.errors import DataError
 
 Arrays = dict[str, np.ndarray]
-
-
-def cache_dir() -> Path:
-    """BINARYDUO_CACHE, else the user's cache folder."""
-    named = os.environ.get("BINARYDUO_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "binaryduo"
 
 
 def sha256(array: np.ndarray) -> str:
@@ -83,29 +72,3 @@ def stored(folder: Path, expected: dict[str, str]) -> Arrays | None:
         return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in expected}
     except (OSError, ValueError, EOFError, DataError):
         return None
-
-
-def download(url: str, target: Path, md5: str) -> Path:
-    """Fetch a file with a progress bar; it exists under its name only when complete and checked."""
-    digest = hashlib.md5(usedforsecurity=False)
-    part = target.with_name(target.name + ".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with urllib.request.urlopen(url, timeout=20) as answer, part.open("wb") as out, bar() as display:
-            length = answer.headers.get("Content-Length")
-            task = display.add_task(target.name, total=int(length) if length else None)
-            while chunk := answer.read(1 << 20):
-                out.write(chunk)
-                digest.update(chunk)
-                display.advance(task, len(chunk))
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"{url} could not be read: {error}") from error
-    if digest.hexdigest() != md5:
-        size = part.stat().st_size
-        part.unlink()
-        raise DataError(
-            f"{url} is partial or altered ({size} bytes, MD5 {digest.hexdigest()}, published {md5}) and is not used"
-        )
-    part.rename(target)
-    return target

@@ -4,8 +4,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from binaryduo._common.downloads import cache_dir, download
 from binaryduo._common.progress import console, say
-from binaryduo.data.cache import Arrays, cache_dir, check_arrays, download, scratch, store, stored
+from binaryduo.data.cache import Arrays, check_arrays, scratch, store, stored
 from binaryduo.data.cifar10_formats import read_archive, read_folder
 from binaryduo.errors import DataError
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from binaryduo._common.downloads import cache_dir
 from binaryduo._common.hostile import parse_json, read_json
 from binaryduo._common.progress import track
-from binaryduo.data.cache import cache_dir
 from binaryduo.data.order import Plan, epoch_order, generator
 from binaryduo.errors import DataError
 

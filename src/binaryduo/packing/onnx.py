@@ -8,7 +8,7 @@ import copy
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,15 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     result with ONNX Runtime as the tests do: a value within rounding of a threshold may fall on its other side there,
     as anywhere.
     """
+    example = checked_example(model, example_input, path)
+    if len(example) == 1:  # the exporter would take a batch of one for a constant
+        example = torch.cat([example, example])
+    batch = torch.export.Dim("batch", min=1)
+    write(standard_modules(model), example, path, ({0: batch},))
+
+
+def checked_example(model: nn.Module, example_input: Any, path: str | Path) -> Tensor:
+    """The example input of an export that can be done: the packages are there, and our layers can be replaced."""
     try:
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
@@ -56,20 +65,23 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     inputs = as_inputs(example_input)
     if len(inputs) != 1:
         raise ArgumentError(f"export_onnx takes a model with one input, not {len(inputs)}")
-    plain = standard_modules(model)
     example = inputs[0].detach().cpu().float()
-    if len(example) == 1:  # the exporter would take a batch of one for a constant
-        example = torch.cat([example, example])
     with torch.no_grad():
         own = copied(model).cpu().float().eval()(example)
-        pairs = zip(tensors_in(own), tensors_in(plain(example)), strict=True)
+        pairs = zip(tensors_in(own), tensors_in(standard_modules(model)(example)), strict=True)
         if not all(torch.equal(a, b) for a, b in pairs):
             raise GraphError(
                 f"{type(model).__name__} cannot be exported: with standard layers in place of ours it gives other "
                 "values. A subclass of QuantAct, BinaryConv2d or BinaryLinear with a forward of its own, or a hook on "
                 "one, is the usual reason"
             )
-    batch = torch.export.Dim("batch", min=1)
+    return example
+
+
+def write(plain: nn.Module, example: Tensor, path: str | Path, dynamic_shapes: Any = None) -> None:
+    """Export a model whose layers the exporter knows."""
+    with torch.no_grad():
+        names = _output_names(plain(example))
     with _quiet():
         program = torch.onnx.export(
             plain,
@@ -77,8 +89,8 @@ def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
             dynamo=True,
             opset_version=OPSET,
             input_names=["images"],
-            output_names=_output_names(own),
-            dynamic_shapes=({0: batch},),
+            output_names=names,
+            dynamic_shapes=dynamic_shapes,
             verbose=False,
         )
     assert program is not None
@@ -113,19 +125,22 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def standard_modules(model: nn.Module) -> nn.Module:
+def standard_modules(
+    model: nn.Module, replacement: Callable[[nn.Module], nn.Module] | None = None
+) -> nn.Module:
     """A copy in evaluation mode in which our layers are replaced by plain ones that compute the same.
 
     >>> standard_modules(nn.Sequential(QuantAct(3)))(torch.tensor([0.2, 0.3, 0.8])).tolist()
     [0.0, 0.5, 1.0]
     """
     plain = copied(model).cpu().float().eval()
+    replaced = replacement or _replacement
     if isinstance(plain, QuantAct):
-        return _replacement(plain)
+        return replaced(plain)
     for module in list(plain.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, QuantAct) or is_binary_weight(child):
-                setattr(module, name, _replacement(child))
+                setattr(module, name, replaced(child))
     return plain
 
 

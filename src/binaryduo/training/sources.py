@@ -1,8 +1,9 @@
-"""A trained network from whatever a verb has written: a run folder, one of its checkpoints, or a file of weights.
+"""A trained network by its name, or from what a verb has written: a run folder, a checkpoint, a file of weights.
 
     found = open_source("runs/demo-duo")                                        # what `train` and `duo` write
     found = open_source("runs/demo-duo/decoupled/checkpoints/step-000000200.json")
     found = open_source("binary.safetensors")                                   # what `decouple` writes
+    found = open_source("vgg7-cifar10-duo-w1")                                  # a pretrained network
     found.model, found.example(), found.options
 
 A checkpoint says by itself which network it is of, so it can be taken out of its folder. A plain file of weights
@@ -24,7 +25,7 @@ from binaryduo.data import DataSet
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
-from binaryduo.training.recipe import Recipe, from_dict, from_yaml, refuse_own
+from binaryduo.training.recipe import Data, Recipe, from_dict, from_yaml, refuse_own
 from binaryduo.training.restore import load_run
 
 MODEL = "model/"  # how a checkpoint marks the network's tensors, beside those of the optimizer
@@ -43,14 +44,15 @@ OPTIONS = frozenset(
         "interval",
     ]
 )
-WHAT = "a run folder, a checkpoint (step-….json) or a file of weights (.safetensors)"
+WHAT = "a run folder, a checkpoint (step-….json), a file of weights (.safetensors) or a pretrained network's name"
 
 
 @dataclass(frozen=True)
 class Source:
     """A network in evaluation mode, the file that its weights came from, and what is known about it.
 
-    `options` are those of `models.build`; `recipe` and `data` are None for a plain file of weights.
+    `options` are those of `models.build`; `recipe` and `data` are None for a plain file of weights. Of a pretrained
+    network the recipe names its data set, which is not loaded yet.
     """
 
     model: nn.Module
@@ -81,9 +83,11 @@ def open_source(
     >>> open_source("runs/there-is-no-such-run")
     Traceback (most recent call last):
     binaryduo.errors.ArgumentError: runs/there-is-no-such-run does not exist: give a run folder, a checkpoint \
-(step-….json) or a file of weights (.safetensors)
+(step-….json), a file of weights (.safetensors) or a pretrained network's name
     """
     path, given = Path(path), {k: v for k, v in (given or {}).items() if v is not None}
+    if not path.exists() and str(path) in models.pretrained_names():
+        return _pretrained(str(path), given)
     if not path.exists():
         raise ArgumentError(f"{path} does not exist: give {WHAT}")
     if path.is_file() and path.suffix not in (".json", ".safetensors"):
@@ -91,9 +95,7 @@ def open_source(
     header = path.with_suffix(".json")
     if path.is_file() and not header.exists():
         return _from_weights(path, {"variant": usual}, given)
-    if given:
-        names = ", ".join(f"{key} = {value!r}" for key, value in given.items())
-        raise ArgumentError(f"{path} says itself which network it is of: leave out {names}")
+    _refuse_options(path, given)
     if path.is_file():
         return _from_checkpoint(checkpoint.read(header))
     for found in sorted(path.rglob("step-*.json"))[-1:]:
@@ -101,6 +103,27 @@ def open_source(
     model, recipe, data, kept = load_run(path, which)
     stage = kept.parent.parent
     return _source(model, kept, recipe, data, None if (stage / "recipe.yaml").exists() else stage.name)
+
+
+def _refuse_options(path: Path, given: dict[str, Any]) -> None:
+    if given:
+        names = ", ".join(f"{key} = {value!r}" for key, value in given.items())
+        raise ArgumentError(f"{path} says itself which network it is of: leave out {names}")
+
+
+def _pretrained(name: str, given: dict[str, Any]) -> Source:
+    _refuse_options(Path(name), given)
+    about = models.card(name)
+    options = about["build"]
+    recipe = Recipe(name=name, data=Data(name=about["data"]))
+    return Source(models.pretrained(name), Path(name), options, _image_shape(options), recipe)
+
+
+def _image_shape(options: dict[str, Any]) -> tuple[int, int, int]:
+    """(C, H, W) of the images that a network with these build options takes."""
+    example = models.example_input(options["name"], options.get("in_channels"), options.get("image_size"))
+    _, channels, height, width = example.shape
+    return channels, height, width
 
 
 def run_folder(path: "str | Path") -> Path:
@@ -216,7 +239,4 @@ def _from_weights(path: Path, usual: dict[str, Any], given: dict[str, Any]) -> S
     except TypeError as error:
         raise CheckpointError(f"{path} has build options that cannot be used: {error}") from None
     load_weights(model, model_tensors(tensors), path, cast=True)
-    shape = models.example_input(
-        options["name"], options.get("in_channels"), options.get("image_size")
-    ).shape[1:]
-    return Source(model.eval(), path, options, (int(shape[0]), int(shape[1]), int(shape[2])))
+    return Source(model.eval(), path, options, _image_shape(options))
