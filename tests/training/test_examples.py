@@ -2,11 +2,13 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from binaryduo import data
 from binaryduo.cli import demonstration
@@ -31,6 +33,31 @@ def test_custom_model_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert coupled > 40
     assert abs(coupled - decoupled) <= 0.1
     assert tuned > 40
+
+
+def test_keywords_are_spoken_and_spotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("espeak-ng is not installed: the words were not spoken")
+    assert len((EXAMPLES / "keywords.py").read_text().splitlines()) <= 120
+    monkeypatch.syspath_prepend(EXAMPLES)
+    keywords = load("keywords")
+    train = keywords.synthesised(keywords.TRAIN_VOICES, 6, 0)
+    test = keywords.synthesised(keywords.TEST_VOICES, 2, 1)
+    assert train[0].shape == (60, keywords.BANDS, keywords.FRAMES)
+    rows = keywords.main(train, test, 10, epochs=2, seeds=[0])
+    assert [row["way"] for row in rows] == ["baseline", "scratch", "duo"]
+
+
+def test_the_detector_has_two_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len((EXAMPLES / "detector.py").read_text().splitlines()) <= 120
+    monkeypatch.syspath_prepend(EXAMPLES)
+    detector = load("detector")
+    box = torch.tensor([[0.0, 0.0, 0.5, 0.5]])
+    assert float(detector.overlaps(box, box)) == 1
+    assert float(detector.overlaps(box, box + torch.tensor([0.25, 0, 0, 0]))) == pytest.approx(1 / 3)
+    rows = detector.main(60, 20, epochs=2, seeds=[0])
+    assert [row["way"] for row in rows] == ["baseline", "scratch", "duo"]
+    assert all(0 <= row["found"] <= 100 for row in rows)
 
 
 @pytest.mark.filterwarnings(
