@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test soak check format bench wasm clean
+.PHONY: help setup demo test soak check docs format bench wasm clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -24,9 +24,10 @@ test: setup      ## run every test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 MINUTES ?= 60
-soak: setup      ## kill and damage runs on purpose, MINUTES for each of four parts; not part of the tests
-	@for verb in train duo; do for what in kills damage; do \
-	  OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $$what --verb $$verb --minutes $(MINUTES) || exit 1; done; done
+soak: setup      ## kill, damage, serve and fuzz on purpose, MINUTES for each of eight parts; not part of the tests
+	@for part in 'kills --verb train' 'kills --verb duo' 'kills --verb search' 'kills --verb reproduce' \
+	  'damage --verb train' 'damage --verb duo' service fuzz; do \
+	  OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $$part --minutes $(MINUTES) || exit 1; done
 
 check: setup     ## lint, types, import rules, C++ format
 	$(BIN)/ruff check .
@@ -35,6 +36,10 @@ check: setup     ## lint, types, import rules, C++ format
 	$(BIN)/lint-imports
 	@files=$$(git ls-files 'csrc/*.cpp' 'csrc/*.h' 'csrc/*.hpp'); \
 	  if [ -n "$$files" ]; then $(BIN)/clang-format --dry-run --Werror $$files; fi
+
+docs: setup      ## build the documentation into ./site; a warning fails it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "open site/index.html"
 
 format: setup    ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .
@@ -48,4 +53,4 @@ wasm:            ## compile the engine for browsers again, after a change in csr
 	csrc/web/build
 
 clean:           ## remove the virtual environment and what was built
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -146,11 +146,12 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
 
 int main(int argc, char** argv) {
     const std::string name = argc > 1 ? argv[1] : "";
-    const Kernels* kernels = name == "avx512vbmi" ? kernels_avx512vbmi()
-                             : name == "avx512"   ? kernels_avx512()
-                             : name == "neon"     ? kernels_neon()
-                             : name == "wasm"     ? kernels_wasm()
-                                                  : kernels_avx2();
+    const Kernels* kernels = name == "amx"          ? kernels_amx()
+                             : name == "avx512vbmi" ? kernels_avx512vbmi()
+                             : name == "avx512"     ? kernels_avx512()
+                             : name == "neon"       ? kernels_neon()
+                             : name == "wasm"       ? kernels_wasm()
+                                                    : kernels_avx2();
     if (!kernels || name != kernels->name) {
         std::printf("%s is not built in\n", name.c_str());
         return 2;

@@ -1,18 +1,32 @@
-// A coverage-guided fuzz target for the C API, with the sanitizers:
-//     clang++ -g -O1 -std=c++17 -fsanitize=fuzzer,address,undefined … (see tests/engine/test_fuzzing.py)
-// The input is what checksums would hide from a fuzzer: u16 tensors, u16 operations, then the tables and the
-// data. A file is made of them; where it is accepted and small enough, it is also run. The same input as it
-// is, without a header of ours, must be refused.
-#include <cstring>
+// A coverage-guided fuzz target for the C API, with the sanitizers; tests/soak/fuzzing.py builds and runs it.
+// The input is a .duo file, which fuzz_mutator.cpp alters and makes whole again. A program that is accepted
+// and small enough is run with every instruction set of the CPU: the vector sets must agree to the last bit,
+// and the scalar one wherever nothing is multiplied and added at once (it rounds in between).
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
 #include <stdexcept>
-#include <vector>
+#include <string>
 
 #include "../engine/program.h"
 #include "../include/duo.h"
+#include "fuzz_container.h"
 
 using namespace binaryduo;
+using duo_file::Bytes;
 
 namespace {
+
+constexpr size_t kImages = 3;  // of which two go through the network together
+
+// Every tensor of the network for all images, as the run has written it.
+using Trace = std::vector<Bytes>;
+
+[[noreturn]] void broken(const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+    std::abort();
+}
 
 // Bounds the work of one input, not the correctness: sums that would take too long are not run.
 double products(const Program& program) {
@@ -26,80 +40,141 @@ double products(const Program& program) {
     return total;
 }
 
-uint32_t crc32(const uint8_t* p, size_t bytes) {
-    uint32_t crc = ~0u;
-    for (; bytes; --bytes) {
-        crc ^= *p++;
-        for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+bool same(const Tensor& t, const Bytes& a, const Bytes& b) {
+    if (a == b) return true;
+    if (t.kind != Kind::kFloat || a.size() != b.size()) return false;
+    for (size_t i = 0; i < a.size(); i += sizeof(float)) {
+        const float x = duo_file::get<float>(&a[i]), y = duo_file::get<float>(&b[i]);
+        if (!(std::isnan(x) && std::isnan(y)) && std::memcmp(&x, &y, sizeof(float))) return false;
     }
-    return ~crc;
+    return true;
 }
 
-// The bytes of a file with these sections, see docs/format.md.
-std::vector<uint8_t> file_of(const std::vector<uint8_t> (&sections)[4]) {
-    std::vector<uint8_t> file(192);
-    const auto put = [&](size_t at, auto value) { std::memcpy(&file[at], &value, sizeof value); };
-    std::memcpy(file.data(),
-                "\x89"
-                "DUO\r\n\x1a\n",
-                8);
-    std::memcpy(&file[24], "TENS", 4), std::memcpy(&file[56], "OPER", 4);
-    std::memcpy(&file[88], "META", 4), std::memcpy(&file[120], "DATA", 4);
-    put(8, uint32_t(1)), put(12, uint32_t(4));
-    for (size_t i = 0; i < 4; ++i) {
-        const size_t start = file.size(), used = sections[i].size();
-        file.insert(file.end(), sections[i].begin(), sections[i].end());
-        file.resize((file.size() + 63) / 64 * 64);
-        put(28 + 32 * i, crc32(&file[start], file.size() - start));
-        put(32 + 32 * i, uint64_t(start)), put(40 + 32 * i, uint64_t(file.size() - start));
-        put(48 + 32 * i, uint64_t(used));
+// Whether all instruction sets give the same result of the same input: elsewhere those that multiply and add
+// in one step differ from those that round in between.
+bool exact(const Op& op) {
+    switch (op.code) {
+        case Code::kBinaryConv:
+        case Code::kPointwise:
+            return !op.scale;
+        case Code::kMaxPool:
+        case Code::kAveragePool:
+        case Code::kMeanCopies:
+        case Code::kPadChannels:
+        case Code::kUnpack:
+        case Code::kConcat:
+            return true;
+        default:
+            return false;
     }
-    put(16, uint64_t(file.size()));
-    put(188, crc32(file.data(), 188));
-    return file;
 }
 
-void run(const duo_model* model) {
-    duo_tensor in, out;
+void compare(const Program& program, const Trace& one, const Trace& other, bool all,
+             const std::string& names) {
+    for (const Op& op : program.ops) {
+        bool equal = true;  // inputs
+        for (int32_t t : {op.input, op.residual})
+            if (t >= 0) equal = equal && same(program.tensors[t], one[t], other[t]);
+        // Curves and what follows them are written once for all sets, and contracted as each compiler flag
+        // allows.
+        if (!equal || !(all ? op.code < Code::kCurve : exact(op))) continue;
+        for (int32_t t : {op.out_float, op.out_bits})
+            if (t >= 0 && !same(program.tensors[t], one[t], other[t]))
+                broken(names + " differ in tensor " + std::to_string(t) + ", operation of code " +
+                       std::to_string(unsigned(op.code)));
+    }
+}
+
+struct OpenModel {
+    duo_model* model = nullptr;
     duo_error error;
-    if (duo_input(model, 0, &in, &error)) __builtin_trap();
-    std::vector<std::vector<float>> results;
-    std::vector<void*> outputs;
-    for (size_t i = 0; i < duo_outputs(model); ++i) {
-        if (duo_output(model, i, &out, &error)) __builtin_trap();
-        results.emplace_back(3 * out.bytes / sizeof(float));
-        outputs.push_back(results.back().data());
+    duo_status status;
+
+    OpenModel(const uint8_t* bytes, size_t size) {
+        duo_options options{};
+        options.together = 2;
+        status = duo_open_memory(bytes, size, &options, &model, &error);
+        if ((status == DUO_OK) != (model != nullptr) || (status == DUO_OK) != !*error.sentence)
+            broken("a status without its sentence, or a sentence without its status");
     }
-    std::vector<uint8_t> arena(duo_arena_bytes(model), 0xFF);
-    std::vector<float> images(3 * in.bytes / sizeof(float), 0.5f);
-    const void* inputs[] = {images.data()};
-    if (duo_run(model, 3, inputs, outputs.data(), arena.data(), arena.size(), &error)) __builtin_trap();
+    ~OpenModel() { duo_close(model); }
+};
+
+Trace run(const duo_model* model) {
+    std::vector<Bytes> inputs, outputs;
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    duo_tensor tensor;
+    for (size_t i = 0; i < duo_inputs(model); ++i) {
+        if (duo_input(model, i, &tensor, nullptr)) broken("an input that cannot be described");
+        inputs.emplace_back(kImages * tensor.bytes);
+        if (tensor.kind == DUO_FLOAT32)
+            for (size_t at = 0; at < inputs[i].size(); at += 4)
+                duo_file::put(&inputs[i][at], float(int(at / 4 * 37 % 23) - 11) / 8);
+        else
+            for (size_t at = 0; at < inputs[i].size(); ++at) inputs[i][at] = uint8_t(at * 37);
+    }
+    for (size_t i = 0; i < duo_outputs(model); ++i) {
+        if (duo_output(model, i, &tensor, nullptr)) broken("an output that cannot be described");
+        outputs.emplace_back(kImages * tensor.bytes);
+    }
+    for (const Bytes& input : inputs) from.push_back(input.data());
+    for (Bytes& output : outputs) to.push_back(output.data());
+    struct Watcher {
+        const duo_model* model;
+        Trace trace;
+    } watcher{model, Trace(duo_tensors(model))};
+    const duo_watch watch = [](void* self, const duo_written* w) {
+        Watcher& own = *static_cast<Watcher*>(self);
+        duo_tensor written;
+        duo_tensor_of(own.model, w->tensor, &written, nullptr);
+        const uint8_t* values = static_cast<const uint8_t*>(w->values);
+        own.trace[w->tensor].insert(own.trace[w->tensor].end(), values, values + w->images * written.bytes);
+    };
+    Bytes arena(duo_arena_bytes(model), 0xFF);
+    duo_error error;
+    if (duo_run_watched(model, kImages, from.data(), to.data(), arena.data(), arena.size(), watch, &watcher,
+                        &error))
+        broken(std::string("a model that opens does not run: ") + error.sentence);
+    return watcher.trace;
+}
+
+std::vector<std::string> instruction_set_names() {
+    std::istringstream words(duo_instruction_sets());
+    std::vector<std::string> found;
+    for (std::string word; words >> word;) found.push_back(word);
+    return found;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-    if (size < 4) return 0;
-    uint16_t counts[2];
-    std::memcpy(counts, bytes, 4);
-    const size_t tensors = counts[0] % 64 * kTensorRecord, ops = counts[1] % 64 * kOpRecord;
-    if (size - 4 < tensors + ops) return 0;
-    const uint8_t *op_table = bytes + 4 + tensors, *data = op_table + ops;
-    const std::vector<uint8_t> sections[4] = {
-        {bytes + 4, op_table}, {op_table, data}, {'{', '}'}, {data, bytes + size}};
-    // Copies of exact length, so that the sanitizer sees every byte read too far.
-    const std::vector<uint8_t> file = file_of(sections), raw(bytes, bytes + size);
-    try {
-        const Program program = read_program(sections[0].data(), tensors, sections[1].data(), ops,
-                                             sections[3].data(), sections[3].size());
-        if (program.arena_bytes > (1 << 22) || products(program) > 1e8) return 0;
-    } catch (const std::invalid_argument&) {
+    static const std::vector<std::string> names = instruction_set_names();
+    setenv("BINARYDUO_ISA", names[0].c_str(), 1);
+    const OpenModel best(bytes, size);
+    // The tables once more as copies of exact length, so that the sanitizer sees every byte read too far.
+    Bytes parts[duo_file::kParts];
+    if (!duo_file::split(bytes, size, parts, true)) {
+        if (!best.status) broken("a file whose container is not right was opened");
+        return 0;
     }
-    duo_error error;
-    duo_model* model;
-    if (duo_open_memory(raw.data(), raw.size(), nullptr, &model, &error) != DUO_BAD_FORMAT) __builtin_trap();
-    if (duo_open_memory(file.data(), file.size(), nullptr, &model, &error)) return 0;
-    if (duo_arena_bytes(model) < size_t(1) << 28) run(model);
-    duo_close(model);
+    const Bytes &tensors = parts[duo_file::kTensors], &ops = parts[duo_file::kOps],
+                &data = parts[duo_file::kData];
+    try {
+        const Program program =
+            read_program(tensors.data(), tensors.size(), ops.data(), ops.size(), data.data(), data.size());
+        if (best.status == DUO_NO_MEMORY) return 0;
+        if (best.status)
+            broken(std::string("a program that can be read was refused: ") + best.error.sentence);
+        if (duo_arena_bytes(best.model) > (1 << 20) || products(program) > 2e5) return 0;
+        const Trace wanted = run(best.model);
+        for (size_t i = 1; i < names.size(); ++i) {
+            setenv("BINARYDUO_ISA", names[i].c_str(), 1);
+            const OpenModel other(bytes, size);
+            compare(program, wanted, run(other.model), names[i] != "scalar", names[0] + " and " + names[i]);
+        }
+    } catch (const std::invalid_argument&) {
+        if (!best.status) broken("a program that is refused was opened");
+    }
     return 0;
 }

@@ -80,14 +80,15 @@ void time_layer(const Kernels& k, size_t channels, size_t size, size_t kernel) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    instruction_sets();  // asks the system for AMX
     const size_t layers[][3] = {{64, 56, 3},  {128, 28, 3}, {256, 14, 3}, {512, 7, 3}, {45, 56, 3},
                                 {90, 56, 3},  {180, 28, 3}, {360, 14, 3}, {32, 14, 3}, {64, 28, 1},
                                 {256, 14, 1}, {512, 7, 1},  {1024, 4, 1}};
     const bool counting = argc == 7 && argv[1] == std::string("-n");
     if (counting) rounds = std::atoi(argv[2]), repeats = 1;
     for (const auto& layer : layers)
-        for (const Kernels* k :
-             {kernels_avx512vbmi(), kernels_avx512(), kernels_avx2(), kernels_neon(), kernels_wasm()}) {
+        for (const Kernels* k : {kernels_amx(), kernels_avx512vbmi(), kernels_avx512(), kernels_avx2(),
+                                 kernels_neon(), kernels_wasm()}) {
             if (counting) {
                 if (k && argv[3] == std::string(k->name) && &layer == layers)
                     time_layer(*k, std::atoi(argv[4]), std::atoi(argv[5]), std::atoi(argv[6]));

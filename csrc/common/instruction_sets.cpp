@@ -1,11 +1,35 @@
 #include "instruction_sets.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
 namespace binaryduo {
 namespace {
+
+#if defined(__x86_64__)
+// AMX has state of its own, 8 KiB a thread, that Linux keeps for a process only if asked. It refuses where
+// the kernel is old, or where a stack for signals that someone has set up would be too small for it.
+bool tiles_are_granted() {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    constexpr unsigned kTile = 1u << 24, kInt8 = 1u << 25;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kTile) == 0 || (d & kInt8) == 0) return false;
+#if defined(__linux__)
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+    return false;
+#endif
+}
+#endif
 
 std::vector<InstructionSet> find_instruction_sets() {
     std::vector<InstructionSet> found;
@@ -17,9 +41,12 @@ std::vector<InstructionSet> find_instruction_sets() {
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq")) {
             found.insert(found.begin(), InstructionSet::kAvx512);
-            // Zen 4 counts faster than it looks up, as measured; Ice Lake looks up faster than it counts.
-            if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni"))
+            // Zen 4 counts faster than it looks up, Sapphire Rapids looks up faster than it counts: as
+            // measured.
+            if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni")) {
                 found.insert(found.begin() + (__builtin_cpu_is("amd") ? 1 : 0), InstructionSet::kAvx512Vbmi);
+                if (tiles_are_granted()) found.insert(found.begin(), InstructionSet::kAmx);
+            }
         }
     }
 #elif defined(__aarch64__)
@@ -35,6 +62,8 @@ std::vector<InstructionSet> find_instruction_sets() {
 
 const char* name_of(InstructionSet set) {
     switch (set) {
+        case InstructionSet::kAmx:
+            return "amx";
         case InstructionSet::kAvx512Vbmi:
             return "avx512vbmi";
         case InstructionSet::kAvx512:

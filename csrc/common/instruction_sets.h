@@ -7,6 +7,7 @@
 namespace binaryduo {
 
 enum class InstructionSet {
+    kAmx,  // what kAvx512Vbmi needs and AMX with bytes, granted by the system: Sapphire Rapids and later
     kAvx512Vbmi,  // what kAvx512 needs, VBMI and GFNI: Ice Lake, Zen 4 and later
     kAvx512,      // F, BW, VL and VPOPCNTDQ
     kAvx2,        // and FMA, POPCNT, BMI2

@@ -7,6 +7,8 @@ namespace {
 
 const Kernels* built(InstructionSet set) {
     switch (set) {
+        case InstructionSet::kAmx:
+            return kernels_amx();
         case InstructionSet::kAvx512Vbmi:
             return kernels_avx512vbmi();
         case InstructionSet::kAvx512:

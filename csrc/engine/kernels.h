@@ -86,6 +86,7 @@ const Kernels* kernels_scalar();
 const Kernels* kernels_avx2();
 const Kernels* kernels_avx512();
 const Kernels* kernels_avx512vbmi();
+const Kernels* kernels_amx();
 const Kernels* kernels_neon();
 const Kernels* kernels_wasm();
 

@@ -33,6 +33,9 @@ struct LookupConv {
     static constexpr size_t kTile =
         16;  // most pixels of an item: their sums stay in the cache with the weights
 
+    // A table is made once for all blocks of channels and serves two pixels: with one block, or for dense
+    // layers, whose pixels are images, population counts are faster.
+    static bool suits(const ConvShape& s) { return s.channels >= 128 && s.height > 1; }
     static const char* name(const ConvShape&) { return "vpermb"; }
     static size_t pixel_groups(const ConvShape& s) { return (s.unit * 8 + 5) / 6; }
     static size_t row_chunks(const ConvShape& s) { return (s.kw * pixel_groups(s) + 1) / 2; }

@@ -19,13 +19,13 @@ MappedFile::MappedFile(const char*) { throw std::system_error(ENOSYS, std::gener
 MappedFile::~MappedFile() = default;
 #else
 MappedFile::MappedFile(const char* path) {
-    const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+    const int file = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe would be waited for
     if (file < 0) throw std::system_error(errno, std::generic_category());
     struct stat status;
     void* mapped = MAP_FAILED;
     if (::fstat(file, &status)) {
-    } else if (S_ISDIR(status.st_mode)) {
-        errno = EISDIR;
+    } else if (!S_ISREG(status.st_mode)) {
+        errno = S_ISDIR(status.st_mode) ? EISDIR : ENODEV;
     } else if (status.st_size <= 0 || uint64_t(status.st_size) > SIZE_MAX) {
         errno = status.st_size > 0 ? EFBIG : 0;
     } else {

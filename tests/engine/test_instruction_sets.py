@@ -14,7 +14,7 @@ from tests.engine.test_pack import trained_like
 CSRC = Path(__file__).parents[2] / "csrc"
 SOURCES = [
     CSRC / "engine" / f"kernels_{name}.cpp"
-    for name in ("scalar", "avx2", "avx512", "avx512vbmi", "neon", "wasm")
+    for name in ("scalar", "avx2", "avx512", "avx512vbmi", "amx", "neon", "wasm")
 ]
 
 
@@ -41,6 +41,7 @@ def test_avx2_and_avx512(tmp_path):
     agrees([program], "avx2")
     agrees([program], "avx512")
     agrees([program], "avx512vbmi")
+    agrees([program], "amx")
 
 
 def test_wasm(tmp_path):

@@ -7,6 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.paper import runner, trainings
+from binaryduo.paper.experiment import Workspace
 from binaryduo.paper.results import read
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -39,3 +44,43 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         assert running.wait() == -signal.SIGKILL, "it ended before it could be killed"
     subprocess.run(command(killed), check=True, capture_output=True, env=ENVIRONMENT, timeout=240)
     assert rows(killed) == rows(undisturbed)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"units": 1}',
+        '{"units": [{"unit": {}}]}',
+        "[" * 100_000,
+        '{"units": [{"unit": {}, "rows": [1]}]}',
+    ],
+)
+def test_damaged_results_are_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "figure1b_width" / "smoke.json"
+    path.parent.mkdir()
+    path.write_text(content)
+    with pytest.raises(ArgumentError, match=r"the results .*smoke\.json"):
+        read("figure1b_width", "smoke", tmp_path)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"best": 1}'])
+def test_a_damaged_summary_of_a_run_is_named(content: str, tmp_path: Path) -> None:
+    work = trainings.unit("smoke", 0)
+    folder = trainings.folder_of(work, tmp_path)
+    folder.mkdir()
+    (folder / "summary.json").write_text(content)
+    (folder / "metrics.jsonl").write_text("")
+    with pytest.raises(CheckpointError, match=r"the summary|move the folder away"):
+        trainings.measure(work, Workspace(tmp_path))
+
+
+def test_rows_that_lack_something_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "figure1b_width" / "smoke.json"
+    path.parent.mkdir()
+    path.write_text('{"units": [{"unit": {}, "seconds": 1, "rows": [{"levels": 4}]}]}')
+    for verb in (runner.collect, runner.plot):
+        with pytest.raises(ArgumentError, match="the rows of figure1b_width are not whole"):
+            verb("figure1b_width", "smoke", tmp_path)

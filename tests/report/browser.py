@@ -131,7 +131,7 @@ class Browser:
         """A key as the keyboard sends it."""
         text = {"Enter": "\r", " ": " "}.get(key, "")
         for kind in ("keyDown", "keyUp"):
-            code = {"Enter": 13, "Tab": 9, " ": 32}[key]
+            code = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}[key]
             self._call("Input.dispatchKeyEvent", type=kind, key=key, text=text, windowsVirtualKeyCode=code)
 
     def move(self, x: float, y: float) -> None:

@@ -132,7 +132,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     del files["mismatch.json"][0]["layers"][0]["interval"]
     run = read_run(write(tmp_path, files))
     assert run.problems == [
-        "2 values of coupled/metrics.jsonl are missing or no finite numbers, and are left out"
+        "2 values of coupled/metrics.jsonl are missing or not finite numbers, and are left out"
     ]
     page = run_report.build([tmp_path], costs=False)
     assert "2 values of coupled/metrics.jsonl" in page

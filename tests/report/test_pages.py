@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from binaryduo.cli.app import app
-from binaryduo.report import paper_report, run_report
+from binaryduo.paper.artefacts import ARTEFACTS
+from binaryduo.report import costs, figures, headline, paper_report, run_report
 from binaryduo.report.runs import read_run
 from binaryduo.training import Data, Loop, Model, Recipe, Stage, duo
 from tests.report.browser import Browser, find_chromium
@@ -141,7 +142,7 @@ def test_the_papers_numbers_stand_beside_their_own_networks_only(runs: Path) -> 
 
 
 def test_the_cost_is_that_of_the_decoupled_network(runs: Path) -> None:
-    variant, cost = run_report._cost_of(read_run(runs / "whole"))
+    variant, cost = costs.cost_of(read_run(runs / "whole"))
     assert variant == "decoupled"
     assert str(cost.layers[1].kind) == "CopiedBatchNorm1d"
 
@@ -264,12 +265,58 @@ def test_the_papers_page(tmp_path: Path, browser: Browser) -> None:
     path.write_text(text)
     browser.open(path)
     assert browser.value("[...document.images].every(i => i.complete && i.naturalWidth > 100 && i.alt)")
-    assert browser.value("document.querySelectorAll('.claim').length") >= 20
-    head = "document.querySelector('table.sortable').tHead.rows[0].cells[1].querySelector('button')"
-    browser.value(f"{head}.click()")
-    first = browser.value("document.querySelector('table.sortable').tBodies[0].rows[0].cells[1].textContent")
-    assert first in ("does not hold", "holds")
+    assert browser.value("document.querySelectorAll('.claim').length") >= 15
+    rows = "document.querySelector('table.sortable').tBodies[0].rows"
+    assert browser.value(f"{rows}.length") == len(ARTEFACTS)
+    assert browser.value(f"Math.max(...[...{rows}].map(r => r.cells[2].textContent.length))") < 80
+    browser.value(
+        "document.querySelector('table.sortable').tHead.rows[0].cells[4].querySelector('button').click()"
+    )
+    assert browser.value(f"{rows}[0].cells[4].textContent") in ("does not hold", "holds")
+    browser.value("document.documentElement.dataset.theme = 'dark'")
+    assert browser.value("getComputedStyle(document.querySelector('figure img')).filter").startswith("invert")
+    browser.value("window.scrollTo(0, 5000)")
+    assert browser.value("document.querySelector('nav').getBoundingClientRect().top") == 0  # the menu stays
+    browser.resize(390, 844, mobile=True)
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    browser.value("document.getElementById('menu').click()")
+    assert browser.value("document.getElementById('contents').getBoundingClientRect().height") > 200
+    browser.press("Escape")
+    _until(browser, "document.getElementById('contents').getBoundingClientRect().height === 0")
+    browser.resize(1200, 900)
     assert browser.errors == []
+
+
+def test_a_headline_for_every_kind_of_folder(runs: Path, tmp_path: Path) -> None:
+    """What was trained on what, and the result in a sentence, from the same numbers as the files have."""
+    whole = read_run(runs / "whole")
+    last = json.loads((runs / "whole" / "summary.json").read_text())["finetuned"]["last"]["top1"]
+    assert headline.what(whole) == "MLP at width 0.05 on Fashion-MNIST (10,000 images)"
+    assert (
+        f"classifies {last:.2f} % of the 2,000 test images correctly after 2 + 1 epochs"
+        in headline.result(whole)
+    )
+    assert "The coupled network classifies" in headline.result(read_run(runs / "half"))
+    assert headline.result(read_run(runs / "empty")) == "This folder holds no run."
+    (tmp_path / "results.json").write_text((runs / "whole" / "results.json").read_text())
+    search = headline.result(read_run(tmp_path))
+    assert search.startswith(
+        "6 settings were tried. The best: coupled <ternary>: 81.00 % at weight decay 0.1"
+    )
+    page = run_report.build([tmp_path])
+    assert "<h1>Search for weight decay and learning rate</h1>" in page
+    assert "accuracy (%)" not in page  # no table of trainings where there was none
+
+
+def test_few_settings_are_cells_and_many_are_contours() -> None:
+    def kind(side: int) -> str:
+        places = [10.0**-i for i in range(side)]
+        found = [{"weight_decay": d, "lr": r, "mean": d + r} for d in places for r in places]
+        figure = figures.settings({"title": "a", "settings": found})
+        assert figure is not None
+        return str(figure["data"][0]["type"])
+
+    assert [kind(side) for side in (2, 3, 4, 6)] == ["heatmap", "heatmap", "contour", "contour"]
 
 
 def _until(browser: Browser, condition: str) -> None:

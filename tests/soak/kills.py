@@ -1,116 +1,111 @@
-"""SIGKILL at every fsync, rename and unlink of a run, before and after it, and at random moments.
+"""SIGKILL at every fsync, rename, unlink and truncation, before and after it, and at random moments."""
 
-Each run is a child that is forked from this process, which has imported everything: a start costs milliseconds.
-"""
-
+import ctypes
+import itertools
 import os
 import random
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.soak.small_run import carry_on, orphans, outcome, quick
-
-CALLS = ("fsync", "replace", "unlink")
-
-
-def forked(work: Callable[[], object]) -> int:
-    """The process id of a child that does the work."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        with open(os.devnull, "w") as nowhere:  # noqa: PTH123
-            sys.stdout = sys.stderr = nowhere
-            work()
-        status = 0
-    finally:
-        os._exit(status)
+from tests.soak.children import ended, forked
+from tests.soak.small_run import orphans, quick
+from tests.soak.verbs import carry_on, outcome
 
 
-def ended(pid: int) -> int:
-    """The exit code of a child; negative for the signal that ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+def with_shim(arguments: list[str]) -> None:
+    """Start this program again with kill_at.c in front of the C library, unless it is there already."""
+    if hasattr(ctypes.CDLL(None), "kill_at"):
+        return
+    folder = tempfile.mkdtemp(prefix="soak-")
+    shim, source = f"{folder}/kill_at.so", Path(__file__).with_name("kill_at.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    os.execve(sys.executable, [sys.executable, *arguments], {**os.environ, "LD_PRELOAD": shim})
 
 
-def killing_at(number: int, after: bool) -> None:
-    """Let this process be killed at the call of that number, counted over all three kinds."""
-    done = 0
+@dataclass(frozen=True)
+class Killing:
+    """Kills of one verb, in folders below `place`."""
 
-    def wrapped(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal done
-            done += 1
-            if done == number and not after:
-                os.kill(os.getpid(), signal.SIGKILL)
-            try:
-                return call(*arguments, **options)
-            finally:  # also where there was nothing to remove
-                if done == number and after:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    verb: str
+    place: Path
 
-        return counted
+    def start(self, folder: Path, number: int = 0, after: bool = False) -> int:
+        """A child that does the work, killed at the call of that number, before or after it."""
 
-    for name in CALLS:
-        setattr(os, name, wrapped(getattr(os, name)))
+        def work() -> None:
+            if number:
+                ctypes.CDLL(None).kill_at(ctypes.c_long(number), int(after))
+            with quick():
+                carry_on(self.verb, folder)
 
+        return forked(work, self.place / "log")
 
-def run_once(verb: str, folder: Path, number: int = 0, after: bool = False) -> None:
-    if number:
-        killing_at(number, after)
-    with quick():
-        carry_on(verb, folder)
+    def whole(self) -> tuple[dict[str, Any], float]:
+        """The outcome of work that is not disturbed, and how long it takes."""
+        began = time.monotonic()
+        if ended(self.start(self.place / "whole")):
+            raise RuntimeError((self.place / "log").read_text())
+        length = time.monotonic() - began
+        with quick():
+            return outcome(self.verb, self.place / "whole"), length
 
+    def at_call(self, folder: Path, number: int, after: bool) -> bool:
+        """Kill it there; False where there are not so many calls."""
+        return ended(self.start(folder, number, after)) == -signal.SIGKILL
 
-def finished(verb: str, folder: Path, wanted: dict[str, Any]) -> str:
-    """Continue a killed run to its end; what came of it."""
-    code = ended(forked(lambda: run_once(verb, folder)))
-    if code:
-        return f"FAILED with {code}"
-    with quick():
-        same = outcome(folder) == wanted
-    return "DIFFERENT" if not same else "ORPHANS" if orphans(folder) else "identical"
+    def at_random(self, folder: Path, moments: random.Random, length: float) -> None:
+        """Kill it one to three times, each time wherever it is then."""
+        for _ in range(moments.randrange(1, 4)):
+            pid = self.start(folder)
+            time.sleep(moments.uniform(0, length))
+            os.kill(pid, signal.SIGKILL)
+            if ended(pid) != -signal.SIGKILL:
+                return
+
+    def finished(self, folder: Path, wanted: dict[str, Any]) -> str:
+        """Continue what was killed to its end; what came of it."""
+        if code := ended(self.start(folder)):
+            said = (self.place / "log").read_text().strip().splitlines()
+            return f"FAILED with {code}: {said[-1] if said else ''}"
+        with quick():
+            same = outcome(self.verb, folder) == wanted
+        return "DIFFERENT" if not same else "ORPHANS" if orphans(folder) else "identical"
 
 
 def results(verb: str, minutes: float, most: int | None = None, seed: int = 0) -> Iterator[tuple[str, str]]:
-    """(where it was killed, what came of it): before and after every call, then at random until the time is over."""
+    """(where it was killed, what came of it): before and after every call, then at random until the time is over.
+
+    `most`: of the first sixty calls so many are sampled, and as many random moments follow.
+    """
     until, moments = time.monotonic() + 60 * minutes, random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
-        whole = Path(place) / "whole"
-        began = time.monotonic()
-        assert ended(forked(lambda: run_once(verb, whole))) == 0
-        length = time.monotonic() - began
-        with quick():
-            wanted = outcome(whole)
+        killing, folder = Killing(verb, Path(place)), Path(place) / "run"
+        wanted, length = killing.whole()
         points = [(number, after) for number in range(1, 10_000) for after in (False, True)]
         if most is not None:
             points = sorted(moments.sample(points[:120], most))
-        count, counted = 0, True
-        while time.monotonic() < until and (most is None or count < 2 * most):
-            folder = Path(place) / f"run{count}"
-            count += 1
-            if counted and points:
-                number, after = points.pop(0)
-                code = ended(forked(lambda f=folder, n=number, a=after: run_once(verb, f, n, a)))  # type: ignore[misc]
+        for count in itertools.count():
+            if time.monotonic() > until or (most is not None and count >= 2 * most):
+                return
+            number, after = points.pop(0) if points else (0, False)
+            if number and killing.at_call(folder, number, after):
                 where = "after a call" if after else "before a call"
-                counted = code == -signal.SIGKILL  # the run has no more calls: go on at random
-                if not counted:
-                    continue
             else:
+                points.clear()  # it has no more calls: go on at random
                 where = "at random"
-                for _ in range(moments.randrange(1, 4)):
-                    pid = forked(lambda f=folder: run_once(verb, f))  # type: ignore[misc]
-                    time.sleep(moments.uniform(0, length))
-                    os.kill(pid, signal.SIGKILL)
-                    if ended(pid) != -signal.SIGKILL:
-                        break
-            yield where, finished(verb, folder, wanted)
+                shutil.rmtree(folder, ignore_errors=True)
+                killing.at_random(folder, moments, length)
+            yield where, killing.finished(folder, wanted)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def table(found: list[tuple[str, str]]) -> str:

@@ -14,10 +14,7 @@ from rich.console import Console
 
 from binaryduo._common import progress
 from binaryduo.data import DataSet
-from binaryduo.errors import BinaryDuoError
-from binaryduo.training import Recipe, checkpoint, from_yaml, runlog, with_settings
-from binaryduo.training import duo as run_duo
-from binaryduo.training import train as run_train
+from binaryduo.training import Recipe, checkpoint, runlog, with_settings
 from binaryduo.training.recipe import Recipe as AnyRecipe
 from tests.training import tiny
 
@@ -44,8 +41,7 @@ RECIPE = with_settings(
         "loop.engine=eager",
     ],
 )
-VERBS = {"train": run_train, "duo": run_duo}
-TIMES = {"seconds", "images_per_second"}
+TIMES = {"seconds", "train_seconds", "images_per_second"}
 
 
 def few_images(recipe: AnyRecipe) -> DataSet:
@@ -69,12 +65,6 @@ def quick() -> Iterator[io.StringIO]:
         yield said
 
 
-def carry_on(verb: str, folder: Path) -> None:
-    """Start the run in the folder, or continue it as the command line does."""
-    there = (folder / "recipe.yaml").exists()
-    VERBS[verb](from_yaml(folder / "recipe.yaml") if there else RECIPE, folder, resume=there)
-
-
 def stripped(content: Any) -> Any:
     """JSON without the times; NaN as text, so that it equals itself."""
     if isinstance(content, dict):
@@ -84,7 +74,7 @@ def stripped(content: Any) -> Any:
     return str(content) if isinstance(content, float) and math.isnan(content) else content
 
 
-def outcome(folder: Path) -> dict[str, Any]:
+def run_found(folder: Path) -> dict[str, Any]:
     """All that a run has found: its last and best networks with the optimizer, its metrics, its summary."""
     found: dict[str, Any] = {"summary": stripped(json.loads((folder / "summary.json").read_text()))}
     for stage in ("", "coupled", "decoupled"):
@@ -103,30 +93,14 @@ def outcome(folder: Path) -> dict[str, Any]:
 
 
 def orphans(folder: Path) -> list[str]:
-    """Files that belong to nothing: half-written ones, and tensors without their JSON or the reverse."""
-    found = [path.name for path in folder.rglob("*.part")]
+    """Files that belong to nothing: half-written ones, a database's logs, tensors without their JSON or the reverse."""
+    ends = (".part", ".db-wal", ".db-shm", ".db-journal")
+    found = [path.name for path in folder.rglob("*") if path.name.endswith(ends)]
     for path in folder.rglob("checkpoints/*"):
         other = {".json": ".safetensors", ".safetensors": ".json"}.get(path.suffix, "")
         if not path.with_suffix(other).exists():
             found.append(path.name)
     return found
-
-
-def judged(verb: str, folder: Path, wanted: dict[str, Any]) -> tuple[str, str]:
-    """What continuing the run in the folder comes to, and the sentence that was said, if any."""
-    with quick() as said:
-        try:
-            carry_on(verb, folder)
-            same = outcome(folder) == wanted
-        except BinaryDuoError as error:
-            return "a sentence", str(error)
-        except Exception as error:
-            return "TRACEBACK", f"{type(error).__name__}: {error}"
-    usual = ("continuing after step", ": epoch ", "decoupled: ")
-    words = [line for line in said.getvalue().splitlines() if not any(part in line for part in usual)]
-    if same:
-        return ("identical, with a sentence" if words else "identical"), " ".join(words)
-    return ("a sentence" if words else "SILENT DIFFERENCE"), " ".join(words)
 
 
 def single_threaded() -> None:

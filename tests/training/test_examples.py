@@ -1,12 +1,18 @@
 """The examples as a user runs them, on fewer images."""
 
 import importlib.util
+import json
+import shutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import torch
 
+from binaryduo import data
 from binaryduo.cli import demonstration
+from binaryduo.data.fashion_mnist import CLASSES, MEAN, STD, load_embedded
 from binaryduo.training import Recipe, with_settings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,6 +33,66 @@ def test_custom_model_is_short_and_runs(tmp_path: Path, monkeypatch: pytest.Monk
     assert coupled > 40
     assert abs(coupled - decoupled) <= 0.1
     assert tuned > 40
+
+
+def test_keywords_are_spoken_and_spotted(monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("espeak-ng is not installed: the words were not spoken")
+    assert len((EXAMPLES / "keywords.py").read_text().splitlines()) <= 120
+    monkeypatch.syspath_prepend(EXAMPLES)
+    keywords = load("keywords")
+    train = keywords.synthesised(keywords.TRAIN_VOICES, 6, 0)
+    test = keywords.synthesised(keywords.TEST_VOICES, 2, 1)
+    assert train[0].shape == (60, keywords.BANDS, keywords.FRAMES)
+    rows = keywords.main(train, test, 10, epochs=2, seeds=[0])
+    assert [row["way"] for row in rows] == ["baseline", "scratch", "duo"]
+
+
+def test_the_detector_has_two_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len((EXAMPLES / "detector.py").read_text().splitlines()) <= 120
+    monkeypatch.syspath_prepend(EXAMPLES)
+    detector = load("detector")
+    box = torch.tensor([[0.0, 0.0, 0.5, 0.5]])
+    assert float(detector.overlaps(box, box)) == 1
+    assert float(detector.overlaps(box, box + torch.tensor([0.25, 0, 0, 0]))) == pytest.approx(1 / 3)
+    rows = detector.main(60, 20, epochs=2, seeds=[0])
+    assert [row["way"] for row in rows] == ["baseline", "scratch", "duo"]
+    assert all(0 <= row["found"] <= 100 for row in rows)
+
+
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
+)  # Lightning's
+def test_lightnings_own_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    coupled, tuned = load("lightning_trainer").main(count=500, epochs=1)
+    assert min(coupled, tuned) > 40
+
+
+def test_a_decoupled_network_is_saved_and_loaded_as_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    before, after = load("hugging_face").main(str(tmp_path / "net"))
+    assert before.equal(after)
+    kept = json.loads((tmp_path / "net" / "config.json").read_text())
+    assert kept["width"] == 0.125
+    assert not list(tmp_path.rglob("*.bin"))  # no pickle
+
+
+def test_the_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell of the notebook in one namespace, on a tenth of the images."""
+    notebook = json.loads((EXAMPLES.parent / "docs" / "tutorial.ipynb").read_text())
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    arrays = {name: array[::10] for name, array in load_embedded().items()}
+    few = data.from_arrays("few", arrays, CLASSES, MEAN, STD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data, "load", lambda name: few)
+    namespace: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile(cell, "tutorial.ipynb", "exec"), namespace)
+    assert (namespace["logits"].argmax(1) == namespace["expected"].argmax(1)).mean() >= 0.9
+    assert namespace["second"].last["top1"] > 40
 
 
 def test_the_demonstration(tmp_path: Path) -> None:

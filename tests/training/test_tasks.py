@@ -377,3 +377,21 @@ def test_an_engine_is_measured_with_the_task(tmp_path: Path) -> None:
     stage = Stage(minutes=0.005, lr=0.01)
     result = fit(Net(), data, data, stage, LOOP, tmp_path, loss=F.mse_loss)
     assert result.steps > 0
+
+
+def test_a_schedule_of_ones_own(tmp_path: Path) -> None:
+    """The factor multiplies the rate at each step, in place of the stage's schedule; what is no factor is refused."""
+    loader = DataLoader(TensorDataset(X, X[:, :1]), batch_size=8)
+
+    def halved(step: int, total: int) -> float:
+        return 0.5 ** (4 * step // total)
+
+    fit(Net(), loader, None, STAGE, LOOP, tmp_path / "a", loss=F.mse_loss, scheduler=halved)
+    rates = [line["lr"] for line in read_metrics(tmp_path / "a") if "lr" in line]
+    assert rates
+    assert set(rates) <= {STAGE.lr * 0.5**n for n in range(4)}
+    assert rates[-1] < STAGE.lr
+    with pytest.raises(ArgumentError, match="a factor of 0 or more"):
+        fit(Net(), loader, None, STAGE, LOOP, tmp_path / "b", loss=F.mse_loss, scheduler=lambda s, t: -1.0)
+    with pytest.raises(ArgumentError, match=r"function of \(step, all steps\)"):
+        fit(Net(), loader, None, STAGE, LOOP, tmp_path / "c", loss=F.mse_loss, scheduler="cosine")  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def decode_image(raw: bytes, name: str, error: Error, mode: str = "RGB", draft: 
     Its size is looked at before its pixels are decoded. A JPEG may be decoded at a fraction of its size, not below
     `draft` pixels a side.
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
         with warnings.catch_warnings():
@@ -37,6 +37,8 @@ def decode_image(raw: bytes, name: str, error: Error, mode: str = "RGB", draft: 
                 if draft:
                     image.draft(mode, (draft, draft))
                 return image.convert(mode)
+    except UnidentifiedImageError:
+        raise error(f"{name} cannot be read as an image: it is of no kind that Pillow knows") from None
     except Exception as problem:  # a decoder of strangers' bytes raises whatever it trips over
         reason = " ".join(str(problem).split()) or type(problem).__name__
         raise error(f"{name} cannot be read as an image: {reason}") from None
@@ -72,7 +74,9 @@ def read_array(path: Path, error: Error) -> NDArray[Any]:
             if dtype.kind not in NUMBERS or dtype.hasobject:
                 raise ValueError(f"its type {dtype} is not one of plain numbers")
             stated, there = math.prod(shape) * dtype.itemsize, path.stat().st_size - file.tell()
-            if stated != there or min(shape, default=0) < 0:
+            if min(shape, default=0) < 0:
+                raise ValueError(f"its header states the shape {shape}")
+            if stated != there:
                 raise ValueError(f"its header states {stated:,} bytes, and there are {there:,}")
             file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)

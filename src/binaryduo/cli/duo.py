@@ -82,7 +82,7 @@ def duo(
             name,
             f"{stage.last['top1']:.2f} %",
             f"{stage.best['top1']:.2f} %",
-            f"{stage.epochs:.1f}",
+            f"{stage.epochs:.1f}".removesuffix(".0"),
             f"{stage.images_per_second:.0f}",
         )
         if name == "coupled":

@@ -1,6 +1,6 @@
-"""Fashion-MNIST (Zalando SE, MIT licence): 12,000 images inside the package, all 70,000 from Debian's.
+"""Fashion-MNIST (Zalando SE, MIT licence): 12,000 images in a package beside this one, all 70,000 from Debian's.
 
-The embedded file is the first 1,000 training and the first 200 test images of each class, in their order:
+The small file is the first 1,000 training and the first 200 test images of each class, in their order:
 xz-compressed raw bytes, 12,000 images of 28×28 pixels followed by 12,000 labels.
 """
 
@@ -51,9 +51,9 @@ def load_embedded() -> Arrays:
     >>> load_embedded()["train_images"].shape
     (10000, 28, 28, 1)
     """
-    raw = lzma.decompress(files("binaryduo.data").joinpath(EMBEDDED).read_bytes())
+    raw = lzma.decompress(_compressed())
     if hashlib.sha256(raw).hexdigest() != EMBEDDED_SHA256:
-        raise DataError(f"the embedded file {EMBEDDED} was altered: reinstall binaryduo")
+        raise DataError(f"the file {EMBEDDED} was altered: reinstall binaryduo-images")
     total = EMBEDDED_TRAIN + EMBEDDED_TEST
     everything = np.frombuffer(raw, np.uint8)
     images = everything[: total * 784].reshape(total, 28, 28, 1)
@@ -64,6 +64,20 @@ def load_embedded() -> Arrays:
         "test_images": images[EMBEDDED_TRAIN:],
         "test_labels": labels[EMBEDDED_TRAIN:],
     }
+
+
+def _compressed() -> bytes:
+    """The small file: of the checkout that we are imported from, else of the package binaryduo-images."""
+    checkout = Path(__file__).parents[3] / "images" / "src" / "binaryduo_images" / EMBEDDED
+    if checkout.is_file():
+        return checkout.read_bytes()
+    try:
+        return files("binaryduo_images").joinpath(EMBEDDED).read_bytes()
+    except ModuleNotFoundError as error:
+        raise DataError(
+            "fashion-mnist-small is in the package binaryduo-images, which is not installed: run "
+            "`pip install ./images` in a checkout of binaryduo (after a first release: pip install binaryduo-images)"
+        ) from error
 
 
 def home() -> Path:

@@ -156,8 +156,9 @@ def open_sections(path: str | Path) -> Sections:
         if path.stat().st_size == 0:
             raise PackedFormatError(f"{path} is not a packed model that can be used: it is empty")
         content = np.memmap(path, np.uint8, "r")
-    except OSError as error:
-        raise PackedFormatError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a name with a NUL byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise PackedFormatError(f"{path} cannot be read: {reason}") from error
     return Sections(content, str(path))
 
 

@@ -4,7 +4,7 @@
     logits = model(images)              # float32, N × C × H × W -> N × classes
 
 The native executor chooses the best instruction set of the CPU; the environment variable BINARYDUO_ISA
-forces one (scalar, avx2, avx512, avx512vbmi, neon).
+forces one (scalar, avx2, avx512, avx512vbmi, amx, neon).
 """
 
 import math
@@ -164,7 +164,7 @@ class PackedModel:
             weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel(number)}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
-            kernel = f"{self.isa} 6×{32 if self.isa.startswith('avx512') else 16}"
+            kernel = f"{self.isa} 6×{32 if self.isa.startswith(('avx512', 'amx')) else 16}"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             weights += (
                 f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"

@@ -7,7 +7,7 @@ network of a quarter of the width after three epochs (the profile cpu): that is 
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from binaryduo.paper.experiment import TOO_SMALL, Row, Verdict
@@ -31,12 +31,13 @@ def shown(rows: Sequence[Row], key: str = "last") -> str:
 
 
 def both(rows: Sequence[Row]) -> str:
-    """Accuracy after the last epoch, and the best epoch's."""
-    return f"last {shown(rows)}, best {shown(rows, 'best')}"
+    """Accuracy after the last epoch, and the best epoch's where it is another one."""
+    last, best = shown(rows), shown(rows, "best")
+    return last if last == best else f"last {last}, best {best}"
 
 
 def numbers_of(groups: dict[str, list[Row]]) -> str:
-    """Last and best accuracy of every group that has rows."""
+    """The accuracies of every group that has rows."""
     return "; ".join(f"{name}: {both(some)}" for name, some in groups.items() if some)
 
 
@@ -92,16 +93,26 @@ def difference_of(high: Sequence[Row], low: Sequence[Row]) -> Interval:
     return difference(a, b)
 
 
-def compare(claim: str, high: Sequence[Row], low: Sequence[Row], names: tuple[str, str]) -> Verdict:
-    """Is `high` more accurate than `low`?"""
+def compare(
+    claim: str,
+    high: Sequence[Row],
+    low: Sequence[Row],
+    names: tuple[str, str],
+    paper: Mapping[str, float] = {},
+) -> Verdict:
+    """Is `high` more accurate than `low`? `paper` has the accuracies that the paper prints, by name."""
     if not high or not low:
         return Verdict(claim, "", "not run", "rows are missing")
     found, training = difference_of(high, low), training_of(high[0], low[0])
     evidence = f"{names[0]} {shown(high)}, {names[1]} {shown(low)}: difference {found.shown()}"
     verdict = ruling([*high, *low], found.verdict, training)
-    return Verdict(claim, f"{training}; {network_of(high[0])}", verdict, evidence)
+    number = f"{names[0]} − {names[1]}: {found.shown()} points"
+    printed = f"{paper[names[0]] - paper[names[1]]:+.2f}" if paper.keys() >= set(names) else ""
+    return Verdict(claim, f"{training}; {network_of(high[0])}", verdict, evidence, number, printed)
 
 
-def compare_all(groups: dict[str, list[Row]], pairs: Sequence[tuple[str, str, str]]) -> list[Verdict]:
+def compare_all(
+    groups: dict[str, list[Row]], pairs: Sequence[tuple[str, str, str]], paper: Mapping[str, float] = {}
+) -> list[Verdict]:
     """One verdict for each (more accurate group, less accurate group, claim)."""
-    return [compare(claim, groups[high], groups[low], (high, low)) for high, low, claim in pairs]
+    return [compare(claim, groups[high], groups[low], (high, low), paper) for high, low, claim in pairs]

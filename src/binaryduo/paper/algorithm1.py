@@ -83,6 +83,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 LABELS[row["levels"]],
                 "holds" if row["largest"] < 1e-9 and gap < 1e-6 else "does not hold",
                 f"largest difference {row['largest']:.1e} in a CDG, {gap:.1e} in a cosine",
+                f"largest difference {row['largest']:.1e}",
             )
         )
     return out

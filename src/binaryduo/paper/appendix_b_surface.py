@@ -43,6 +43,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 "holds" if (close if smooth else zero) else "does not hold",
                 f"CDG ({cdg[0]:+.4f}, {cdg[1]:+.4f}), gradient ({row['gradient'][0]:+.4f}, "
                 f"{row['gradient'][1]:+.4f})",
+                f"{'full precision' if smooth else 'binary'}: CDG {cdg[0]:+.3f}, gradient {row['gradient'][0]:+.3f}",
             )
         )
     return out

@@ -46,12 +46,14 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             "binary, he, one weight",
             "holds" if better else "does not hold",
             evidence,
+            f"few samples: slope {few_large:+.3f} with a large ε, {few_small:+.3f} with a small one",
         ),
         Verdict(
             "with many samples the small ε agrees with the large one within 20 %",
             "binary, he, one weight",
             "holds" if steady else "does not hold",
             evidence,
+            f"many samples: slope {many_large:+.3f} with a large ε, {many_small:+.3f} with a small one",
         ),
     ]
 

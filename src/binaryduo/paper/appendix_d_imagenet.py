@@ -53,6 +53,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                     setting(row),
                     "holds" if near or row["best"] > paper else "does not hold",
                     f"best {row['best']:.2f}, last {row['last']:.2f}",
+                    f"{name}: {row['best']:.2f} %",
+                    f"{paper} %",
                 )
             )
     return out

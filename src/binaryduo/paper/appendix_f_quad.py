@@ -27,6 +27,12 @@ def units(profile: str) -> list[Unit]:
     return out
 
 
+PAPER = {
+    name: CIFAR10[name.replace(" Q", "-quad")]
+    for name in ("baseline", "coupled", "decoupled", "coupled Q", "decoupled Q")
+}
+
+
 def groups(rows: list[Row]) -> dict[str, list[Row]]:
     return {
         "baseline": select(rows, stage="single"),
@@ -44,7 +50,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         ("decoupled", "decoupled Q", "BinaryDuo-Q stays below BinaryDuo"),
         ("decoupled Q", "baseline", "BinaryDuo-Q beats the baseline"),
     )
-    return compare_all(groups(rows), pairs)
+    return compare_all(groups(rows), pairs, PAPER)
 
 
 def numbers(rows: list[Row]) -> str:
@@ -52,8 +58,7 @@ def numbers(rows: list[Row]) -> str:
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
-    paper = {name: CIFAR10[name.replace(" Q", "-quad")] for name in groups(rows)}
-    found = [(name, some, paper[name]) for name, some in groups(rows).items()]
+    found = [(name, some, PAPER[name]) for name, some in groups(rows).items()]
     return {"quad.png": bars(found, f"BinaryDuo-Q\n{setting(rows[0])}")}
 
 

@@ -51,10 +51,11 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     for levels in (None, 3, 2):
         for step in STEPS:
             some = select(rows, levels=levels)
-            parts, text = [], []
+            parts, text, gaps = [], [], []
             for layer in LAYERS:
                 found = gap(select(some, estimator="cdg", step=step), select(some, estimator="esg"), layer)
                 parts.append(found.verdict)
+                gaps.append((found.middle - found.half, f"{layer} {found.shown(3)}"))
                 text.append(f"{layer} {found.shown(3)}")
             out.append(
                 Verdict(
@@ -62,6 +63,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                     f"{Case(levels).label}, σ = {SIGMA:g}, ε = {step:g}",
                     all_of(parts),
                     "reliability of CDG − ESG: " + ", ".join(text),
+                    f"CDG − ESG, least certain: {min(gaps)[1]}",
                 )
             )
     return out

@@ -63,6 +63,8 @@ def around_theory(rows: list[Row]) -> Verdict:
         "he initialisation",
         "holds" if far < 0.03 else "does not hold",
         f"means from {min(seen):.3f} to {max(seen):.3f}, theory {expected:.3f}",
+        f"full precision: {min(seen):.3f} to {max(seen):.3f}",
+        "around 0.7",
     )
 
 

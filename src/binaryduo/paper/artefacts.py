@@ -18,7 +18,9 @@ class Artefact:
     `experiments` are the files that recompute it; a claim is judged on the verdicts whose setting begins with
     `judged` (all of them, if none does), for which the units of work with the values of `needs` are enough. `study` is
     an experiment of ours that judges it too, if it was run. `command` is another verb of the command line that makes
-    it, `reduced` results of a smaller setting that judge nothing; `pending` says why nothing makes it yet.
+    it. `foremost` begins the claim whose number stands in the overview (else it is the first), `printed` is the paper's
+    one number where nothing was measured. `reduced` names results of a smaller setting that judge nothing; `pending`
+    says why nothing makes it yet.
     """
 
     key: str
@@ -30,6 +32,8 @@ class Artefact:
     needs: tuple[tuple[str, str | int | None], ...] = ()
     study: str | None = None
     command: str | None = None
+    foremost: str = ""
+    printed: str = ""
     reduced: str | None = None
     pending: str | None = None
 
@@ -105,6 +109,7 @@ ARTEFACTS = (
         "Over decay and rate: the best of coupled, decoupled and from scratch.",
         ", ".join(f"{CIFAR10[case]}" for case in ("coupled", "decoupled", "scratch")),
         command="binaryduo search --recipe vgg7-cifar10 --cases coupled,decoupled,scratch --metric best",
+        printed=f"decoupled {CIFAR10['decoupled']} %",
         reduced="search_grid",
     ),
     Artefact(
@@ -117,6 +122,7 @@ ARTEFACTS = (
         ("figure6_comparison",),
         judged="the paper's comparison",
         study="coupling_pays",
+        foremost="duo beats the binary baseline",
         reduced="cifar10_budget",
     ),
     Artefact(
@@ -126,6 +132,7 @@ ARTEFACTS = (
         "AlexNet 189 Mbit, 119 M (baseline 191, 126); ResNet-18 31.9 Mbit, 164 M (33.3, 164)",
         ("table2_cost",),
         judged="at the table's precision",
+        foremost="resnet18:",
     ),
     Artefact(
         "table2-accuracy",
@@ -135,6 +142,7 @@ ARTEFACTS = (
             *(f"{line.top1} / {line.top5}" for line in TABLE2.values() if line.top1 is not None)
         ),
         ("appendix_d_imagenet",),
+        printed=f"ResNet-18 {TABLE2['resnet18', 'decoupled'].top1} %",
     ),
     Artefact(
         "appendix-a",
@@ -189,6 +197,7 @@ ARTEFACTS = (
         "BinaryDuo-Q keeps the baseline's architecture: above the baseline, below BinaryDuo.",
         f"{CIFAR10['decoupled-quad']}, +1.67 over its coupled network",
         ("appendix_f_quad",),
+        foremost="BinaryDuo-Q beats the baseline",
     ),
     Artefact(
         "appendix-g",

@@ -89,7 +89,9 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         f"over {len(seeds)} seeds they differ by {more.shown()}, and by {min(differences):+.2f} to "
         f"{max(differences):+.2f} when any one network is left out"
     )
-    return [Verdict(claim, f"{EQUAL}; {setting(trained[0])}", ruling(trained, more.verdict), evidence)]
+    number = f"correlation with the cosine − with the area: {more.shown()}"
+    verdict = ruling(trained, more.verdict)
+    return [Verdict(claim, f"{EQUAL}; {setting(trained[0])}", verdict, evidence, number)]
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:

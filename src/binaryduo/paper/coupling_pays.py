@@ -137,7 +137,8 @@ def _papers_verdicts(rows: list[Row], epochs: int = 20) -> list[Verdict]:
 
 
 def _verdict(claim: str, setting: str, found: Interval) -> Verdict:
-    return Verdict(claim, setting, found.verdict, f"difference in points: {found.shown()}")
+    evidence = f"difference in points: {found.shown()}"
+    return Verdict(claim, setting, found.verdict, evidence, f"{found.shown()} points")
 
 
 def numbers(rows: list[Row]) -> str:

@@ -31,12 +31,18 @@ VERDICTS = ("does not hold", "undecided", "not run", "holds", TOO_SMALL)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the results say about one claim: one of VERDICTS."""
+    """What the results say about one claim: one of VERDICTS.
+
+    `number` is the one that decides it, in a few words, and `printed` the paper's counterpart where it prints one;
+    `evidence` has all of them.
+    """
 
     claim: str
     setting: str
     verdict: str
     evidence: str
+    number: str = ""
+    printed: str = ""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             f"2 bits are more accurate than 1 bit with {ste}",
             two_bits,
             select(rows, levels=2, ste=ste),
-            ("2 bits", ste),
+            ("2 bits", f"1 bit with {ste}"),
         )
         for ste in STES
     ]

@@ -29,6 +29,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     areas = {row["ste"]: row["area"] for row in rows}
     evidence = ", ".join(f"{name} {area:.4g}" for name, area in areas.items())
     smaller = all(area < areas["relu1"] for name, area in areas.items() if name != "relu1")
+    others = sorted(area for name, area in areas.items() if name != "relu1")
+    number = f"{others[0]:.2f} to {others[-1]:.2f}, ReLU1 {areas['relu1']:.2f}"
     exact = max(abs(row["area"] - row["summed"]) for row in rows)
     return [
         Verdict(
@@ -36,6 +38,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             "closed forms; swishsign with β = 5",
             "holds" if smaller else "does not hold",
             evidence,
+            number,
         ),
         Verdict(
             "closed forms and sums over a grid agree",

@@ -51,7 +51,9 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         f"{', '.join(f'{w:g}' for w in row['weights'])}; sums {row['coupled']:g} and {row['decoupled']:g}"
     )
     claim = "0.7 becomes 0.5 × 2.2 = 1.1 coupled, and (1 + 0) × 1.1 = 1.1 decoupled"
-    return [Verdict(claim, "the paper's example", "holds" if good else "does not hold", evidence)]
+    verdict = "holds" if good else "does not hold"
+    number = f"{row['coupled']:g} coupled, {row['decoupled']:g} decoupled"
+    return [Verdict(claim, "the paper's example", verdict, evidence, number, "1.1 and 1.1")]
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:

@@ -56,7 +56,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         f"{row['network']} {row['inputs']}→{row['outputs']}: {row['weights']}" for row in rows
     )
     claim = "the layer has 9, 4 and 8 weights: baseline, coupled, decoupled"
-    return [Verdict(claim, "the paper's example", "holds" if found == PAPER else "does not hold", evidence)]
+    verdict = "holds" if found == PAPER else "does not hold"
+    return [Verdict(claim, "the paper's example", verdict, evidence, numbers(rows), "9, 4, 8")]
 
 
 def numbers(rows: list[Row]) -> str:

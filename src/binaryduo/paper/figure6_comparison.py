@@ -56,6 +56,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         by["coupled"],
         as_long,
         ("coupled", "baseline"),
+        PAPER,
     )
     pairs = (
         ("decoupled", "baseline", "decoupled and fine-tuned beats the binary baseline"),
@@ -63,7 +64,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
         ("baseline", "from scratch", "the decoupled topology from scratch is below the baseline"),
         ("decoupled", "from scratch", "it is the training, not the topology: fine-tuned beats from scratch"),
     )
-    return [first, *compare_all(by, pairs)]
+    return [first, *compare_all(by, pairs, PAPER)]
 
 
 def numbers(rows: list[Row]) -> str:

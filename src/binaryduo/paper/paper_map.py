@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from binaryduo.paper.artefacts import ARTEFACTS, Artefact
+from binaryduo.paper.artefacts import ARTEFACTS, NOT_PRINTED, Artefact
 from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
 from binaryduo.paper.registry import EXPERIMENTS, find, find_records
 from binaryduo.paper.results import folder, missing, read_best
@@ -18,7 +18,8 @@ HEAD = """# The paper, artefact by artefact
 
 Written by `binaryduo reproduce map` from the registry and from the committed results in `experiments/results`; do not
 edit it by hand. Accuracies are test accuracies in percent, mean ± standard deviation over n seeds, after the last
-epoch and of the best one. Verdicts are judged on the last epoch:
+epoch and, where it is another, of the best one. The table shows the one number that decides each verdict; the
+others are below it. Verdicts are judged on the last epoch:
 
 - **holds**, **does not hold**: Student's 95 % interval of the difference between the means over seeds lies above zero,
   or below; paired where both sides have the same seeds, else Welch's;
@@ -44,6 +45,8 @@ class Line:
     details: list[Verdict]
     pictures: list[Path]
     notes: list[str]
+    number: str = ""  # the one that decides the verdict, and the paper's counterpart
+    printed: str = ""
 
 
 def line_of(artefact: Artefact, results: Path | None = None) -> Line:
@@ -81,12 +84,16 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     if artefact.reduced is not None and (note := _reduced(artefact.reduced, root)) is not None:
         notes.append(note)
         pictures += sorted((root / artefact.reduced).glob("*.png"))
-    relevant = [v.verdict for v in details if v.setting.startswith(artefact.judged)]
-    verdict = next((v for v in VERDICTS if v in (relevant or [v.verdict for v in details])), "not run")
+    relevant = [v for v in details if v.setting.startswith(artefact.judged)] or details
+    verdict = next((name for name in VERDICTS if any(v.verdict == name for v in relevant)), "not run")
+    deciding = [v for v in relevant if v.verdict == verdict and v.number]
+    foremost = [v for v in deciding if v.claim.startswith(artefact.foremost)] or deciding
+    number, printed = (foremost[0].number, foremost[0].printed) if foremost else ("", artefact.printed)
     if artefact.pending is not None:
         notes.append(artefact.pending)
+    ours = "; ".join(dict.fromkeys(n for n in numbers if n))
     return Line(
-        artefact, verdict, ", ".join(profiles), "; ".join(n for n in numbers if n), details, pictures, notes
+        artefact, verdict, ", ".join(profiles), ours, details, pictures, notes, number, printed or NOT_PRINTED
     )
 
 
@@ -129,21 +136,27 @@ def _cell(text: str) -> str:
 def markdown(results: Path | None = None, docs: Path | None = None) -> str:
     """The whole document; links to pictures are relative to `docs`."""
     found = lines(results)
-    rows = ["| artefact | claim | command | profile run | ours | paper | verdict |", "| --- " * 7 + "|"]
+    rows = ["| artefact | claim | ours | paper | verdict |", "| --- " * 5 + "|"]
     for line in found:
         item = line.artefact
-        how = "" if item.pending else f"`{item.how}`"
         verdict = "not run (not yet)" if item.pending else line.verdict
-        cells = [item.title, item.claim, how, line.profile, line.ours, item.paper, f"**{verdict}**"]
+        cells = [item.title, item.claim, line.number or "–", line.printed, f"**{verdict}**"]
         rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    counts = ", ".join(
-        f"{sum(line.verdict == v for line in found)} {v}"
-        for v in ("holds", "does not hold", "undecided", TOO_SMALL, "not run")
-    )
-    parts = [HEAD, "\n".join(rows), f"In short: {counts}.\n"]
-    parts += [_section(line, docs) for line in found if line.details or line.notes]
+    parts = [HEAD, "\n".join(rows), f"\n{summary(found)}\n"]
+    parts += [_section(line, docs) for line in found]
     parts += [part for name in EXPERIMENTS if (part := _beyond(name, results, docs)) is not None]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def summary(found: list[Line]) -> str:
+    """How many artefacts have which verdict, in a sentence."""
+    counts = {name: sum(line.verdict == name for line in found) for name in VERDICTS}
+    return (
+        f"Of {len(found)} artefacts of the paper {counts['holds']} hold, {counts['does not hold'] or 'none'} "
+        f"{'fail' if counts['does not hold'] > 1 else 'fails'} to hold, {counts['undecided']} are undecided, "
+        f"{counts[TOO_SMALL]} were measured only on networks that are too small to say, and {counts['not run']} "
+        "were not run."
+    )
 
 
 def _beyond(name: str, results: Path | None, docs: Path | None) -> str | None:
@@ -173,10 +186,16 @@ def _pictures(title: str, paths: list[Path], docs: Path | None) -> list[str]:
 
 
 def _section(line: Line, docs: Path | None) -> str:
-    out = [f"## {line.artefact.title}", ""]
+    item = line.artefact
+    out = [f"## {item.title}", ""]
+    if not item.pending:
+        profile = f" (profile run: {line.profile})" if line.profile else ""
+        out += [f"`{item.how}`{profile}. The paper: {item.paper}.", ""]
+    if line.ours and len(line.details) > 1:
+        out += [f"Ours: {line.ours}.", ""]
     out += [_judged(verdict) for verdict in line.details]
     out += [f"- {note}" for note in line.notes]
-    return "\n".join([*out, *_pictures(line.artefact.title, line.pictures, docs)]) + "\n"
+    return "\n".join([*out, *_pictures(item.title, line.pictures, docs)]) + "\n"
 
 
 def _relative(path: Path, docs: Path) -> str:

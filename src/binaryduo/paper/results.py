@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import binaryduo
+from binaryduo._common.hostile import read_json
 from binaryduo.errors import ArgumentError
 from binaryduo.paper.experiment import Row, Unit
 from binaryduo.paper.registry import find
@@ -85,8 +86,27 @@ def path_of(name: str, profile: str, results: Path) -> Path:
 def kept_units(name: str, profile: str, results: Path) -> dict[str, Any]:
     """The content of a file of rows; one without units where there is no file yet."""
     path = path_of(name, profile, results)
-    content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"units": []}
+    if not path.exists():
+        return {"units": []}
+    content = read_json(path, "the results", ArgumentError)
+    if not isinstance(content, dict) or not _are_units(content.get("units")):
+        raise ArgumentError(
+            f"the results {path} do not hold units of work with their rows: they are damaged, or another file; move "
+            "them away, and the same command measures what is missing"
+        )
     return content
+
+
+def _are_units(found: Any) -> bool:
+    """Whether these are units with seconds and rows, as `run` keeps them."""
+    return isinstance(found, list) and all(
+        isinstance(unit, dict)
+        and isinstance(unit.get("unit"), dict)
+        and isinstance(unit.get("seconds"), int | float)
+        and isinstance(unit.get("rows"), list)
+        and all(isinstance(row, dict) for row in unit["rows"])
+        for unit in found
+    )
 
 
 def missing(name: str, profile: str | None, results: Path) -> list[Unit]:

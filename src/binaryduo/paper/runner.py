@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def run(
 def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:
     """Judge the claims from the rows, and keep the verdicts beside them."""
     found = _existing(name, profile, results)
-    verdicts = find(name).verdicts(found.rows)
+    with _whole_rows(name):
+        verdicts = find(name).verdicts(found.rows)
     if found.profile != "smoke":
         content = json.dumps([asdict(verdict) for verdict in verdicts], indent=1, ensure_ascii=False)
         target = results / name / "verdicts.json"
@@ -95,12 +97,26 @@ def plot(name: str, profile: str | None, results: Path) -> list[Path]:
     """Draw the pictures from the rows, beside them."""
     found = _existing(name, profile, results)
     out = []
-    for file, figure in find(name).draw(found.rows).items():
+    with _whole_rows(name):
+        figures = find(name).draw(found.rows)
+    for file, figure in figures.items():
         path = results / name / file
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=DPI, metadata={"Software": None})
         out.append(path)
     return out
+
+
+@contextmanager
+def _whole_rows(name: str) -> Iterator[None]:
+    """Rows that lack what every row has are damaged, or another experiment's."""
+    try:
+        yield
+    except (KeyError, TypeError) as problem:
+        raise ArgumentError(
+            f"the rows of {name} are not whole ({type(problem).__name__}: {problem}): move its results away, and run "
+            "it again"
+        ) from problem
 
 
 def _existing(name: str, profile: str | None, results: Path) -> Results:

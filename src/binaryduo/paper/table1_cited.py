@@ -39,13 +39,17 @@ def _lines(rows: list[Row]) -> dict[tuple[str, int], list[tuple[int, float]]]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    parts, evidence = [], []
+    parts, evidence, last, before = [], [], [], []
     for (network, weights), points in _lines(rows).items():
         drops = [a[1] - b[1] for a, b in pairwise(points)]
+        last.append(drops[-1])
+        before += drops[:-1]
         parts.append(drops[-1] == max(drops))
         evidence.append(f"{network}, {weights}-bit weights: " + ", ".join(f"−{drop:.1f}" for drop in drops))
     verdict = "holds" if all(parts) else "does not hold"
-    return [Verdict("the last step, to 1 bit, costs most", "cited values", verdict, "; ".join(evidence))]
+    number = f"to 1 bit: at least −{min(last):.1f} points; any step before: at most −{max(before):.1f}"
+    claim = "the last step, to 1 bit, costs most"
+    return [Verdict(claim, "cited values", verdict, "; ".join(evidence), number, "the same cited values")]
 
 
 def numbers(rows: list[Row]) -> str:

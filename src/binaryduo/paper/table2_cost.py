@@ -52,6 +52,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 "computed, 1,000 classes, 224×224",
                 "holds" if same else "does not hold",
                 f"{row['mbit']:.2f} Mbit, {row['mops']:.1f} M",
+                f"{row['network']} {row['variant']}: {row['mbit']:.1f} Mbit",
+                f"{row['paper_mbit']:g} Mbit",
             )
         )
     by = {(row["network"], row["variant"]): row for row in rows}
@@ -64,9 +66,10 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 f"{b['mops']:.1f} against {a['mops']:.1f} M operations"
             )
             claim = f"{network}: decoupled costs no more than the baseline"
-            out.append(
-                Verdict(claim, "at the table's precision", "holds" if less else "does not hold", evidence)
-            )
+            verdict = "holds" if less else "does not hold"
+            number = f"{network}: {b['mbit']:.1f} Mbit, {b['mops']:.0f} M operations"
+            printed = f"{b['paper_mbit']:g} Mbit, {b['paper_mops']:g} M"
+            out.append(Verdict(claim, "at the table's precision", verdict, evidence, number, printed))
     return out
 
 

@@ -18,8 +18,9 @@ import torch
 from binaryduo import training
 from binaryduo._common.progress import say
 from binaryduo.data import Plan
+from binaryduo.errors import CheckpointError
 from binaryduo.paper.experiment import Row, Unit, Workspace
-from binaryduo.training import Loop, Recipe, Stage
+from binaryduo.training import Loop, Recipe, Stage, runlog
 from binaryduo.training.duo import build_model, load_data
 
 LABELS = {None: "full precision", 16: "4 bits", 8: "3 bits", 4: "2 bits", 3: "ternary", 2: "1 bit"}
@@ -148,7 +149,16 @@ def measure(work: Unit, place: Workspace) -> list[Row]:
 
 def rows_of(work: Unit, folder: Path) -> list[Row]:
     """One row a network: its accuracies, how long it took, and its learning curve."""
-    summary = json.loads((folder / "summary.json").read_text())
+    try:
+        return _rows(work, folder, runlog.read_summary(folder))
+    except (KeyError, TypeError, IndexError) as problem:
+        raise CheckpointError(
+            f"the records of the run {folder} are not whole ({type(problem).__name__}: {problem}): move the folder "
+            "away, and the same command trains it again"
+        ) from problem
+
+
+def _rows(work: Unit, folder: Path, summary: dict[str, Any]) -> list[Row]:
     keys = ("network", "data", "width", "levels", "ste", "variant", "topology", "seed", "recipe")
     common = {key: work[key] for key in (*keys, "interval") if key in work}
     if work["stages"] == 1:
@@ -160,10 +170,9 @@ def rows_of(work: Unit, folder: Path) -> list[Row]:
 
 
 def _result(result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    lines = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
     curve = [
         [line["epoch"], round(line["train_top1"], 2), round(line["test_top1"], 2)]
-        for line in lines
+        for line in runlog.read_metrics(folder)
         if line["kind"] == "epoch" and "test_top1" in line
     ]
     return {

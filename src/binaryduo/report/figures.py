@@ -7,6 +7,7 @@ from binaryduo.report.runs import RunView
 
 # Colours that can be told apart by people who see few colours, on light and on dark ground.
 PALETTE = ("#3b82f6", "#e07b39", "#10a37f", "#c45ab3", "#b8860b", "#64748b")
+BEST = "#ef4444"  # the best setting of a search, here and in the pictures of `binaryduo search`
 
 
 def _layout(title: str, x: str, y: str, **more: Any) -> Json:
@@ -88,7 +89,22 @@ def learning_curves(run: RunView, quantity: str) -> Json | None:
         )
     names = {"top1": ("Accuracy", "top-1 (%)"), "loss": ("Loss", "cross-entropy")}
     title, unit = names[quantity]
-    return {"data": traces, "layout": _layout(title, "epoch", unit, shapes=shapes, annotations=notes)}
+    layout = _layout(title, "epoch", unit, shapes=shapes, annotations=notes)
+    layout["xaxis"] |= {"tick0": 0, "dtick": whole_step(start)}
+    layout["yaxis"]["hoverformat"] = ".2f" if quantity == "top1" else ".4f"
+    return {"data": traces, "layout": layout}
+
+
+def whole_step(epochs: float) -> int:
+    """The distance between ticks: whole epochs, about eight of them.
+
+    >>> whole_step(3), whole_step(20), whole_step(200)
+    (1, 5, 50)
+    """
+    step = 1
+    while step * 8 < epochs:
+        step = int(step * (2.5 if str(step)[0] == "2" else 2))
+    return step
 
 
 def mismatch_bars(profiles: list[Json]) -> Json:
@@ -129,49 +145,61 @@ def _shares(values: list[float]) -> list[float]:
     return [round(100 * value / total, 3) for value in values]
 
 
-def contour(case: Json) -> Json | None:
-    """A search's accuracies over decay and rate on log axes, every setting a dot, the best five ringed."""
-    settings = [s for s in case.get("settings", []) if s.get("mean") is not None]
-    if not settings:
+def settings(case: Json) -> Json | None:
+    """A search's accuracies over decay and rate, the best setting ringed.
+
+    From four values a side on, contours on logarithmic axes with a dot for every setting; fewer are cells with their
+    numbers, because nothing is known between them.
+    """
+    found = [s for s in case["settings"] if s.get("mean") is not None]
+    if not found:
         return None
-    decays = sorted({s["weight_decay"] for s in settings})
-    rates = sorted({s["lr"] for s in settings})
-    means = {(s["weight_decay"], s["lr"]): s["mean"] for s in settings}
-    traces: list[Json] = []
-    if len(decays) > 1 and len(rates) > 1:
-        traces.append(
-            {
-                "type": "contour",
-                "x": decays,
-                "y": rates,
-                "z": [[means.get((decay, rate)) for decay in decays] for rate in rates],
-                "colorscale": "Viridis",
-                "colorbar": {"title": {"text": "top-1 (%)"}, "thickness": 12},
-                "connectgaps": True,
-                "hoverinfo": "skip",
-            }
-        )
-    best = sorted(settings, key=lambda s: -float(s["mean"]))[:5]
-    for name, points, colour, size in (
-        ("settings", settings, "#ffffff", 7),
-        ("best five", best, "#ef4444", 12),
-    ):
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [s["weight_decay"] for s in points],
-                "y": [s["lr"] for s in points],
-                "text": [f"{s['mean']:.2f} % (n {s.get('n', 1)})" for s in points],
-                "hovertemplate": "decay %{x}, rate %{y}: %{text}<extra></extra>",
-                "marker": {
-                    "size": size,
-                    "color": colour if name == "settings" else "rgba(0,0,0,0)",
-                    "line": {"color": "#1b1f24" if name == "settings" else colour, "width": 1.5},
-                },
-            }
-        )
-    layout = _layout(str(case.get("title", "search")), "weight decay", "learning rate", hovermode="closest")
-    layout["xaxis"]["type"] = layout["yaxis"]["type"] = "log"
+    decays = sorted({s["weight_decay"] for s in found})
+    rates = sorted({s["lr"] for s in found})
+    means = {(s["weight_decay"], s["lr"]): s["mean"] for s in found}
+    grid = [[means.get((decay, rate)) for decay in decays] for rate in rates]
+    best = max(found, key=lambda s: float(s["mean"]))
+    many = min(len(decays), len(rates)) >= 4
+    x, y = (decays, rates) if many else ([f"{v:g}" for v in decays], [f"{v:g}" for v in rates])
+    bar = {"title": {"text": "top-1 (%)"}, "thickness": 12}
+    common = {"x": x, "y": y, "z": grid, "colorscale": "Viridis", "colorbar": bar}
+    traces: list[Json]
+    if many:
+        traces = [
+            {"type": "contour", "connectgaps": False, "hoverinfo": "skip", **common},
+            _marks(
+                "settings",
+                found,
+                True,
+                {"size": 6, "color": "#ffffff", "line": {"color": "#1b1f24", "width": 1}},
+            ),
+        ]
+    else:
+        label = {"texttemplate": "%{z:.2f}", "xgap": 3, "ygap": 3}
+        hover = "decay %{x}, rate %{y}: %{z:.2f} %<extra></extra>"
+        traces = [{"type": "heatmap", "hovertemplate": hover, **label, **common}]
+    ring = {
+        "size": 26 if many else 46,
+        "symbol": "circle-open",
+        "color": BEST,
+        "line": {"width": 3, "color": BEST},
+    }
+    traces.append(_marks("best", [best], many, ring))
+    title = f"{case['title']}: best {best['mean']:.2f} %"
+    layout = _layout(title, "weight decay", "learning rate", hovermode="closest", showlegend=False)
+    layout["xaxis"]["type"] = layout["yaxis"]["type"] = "log" if many else "category"
     return {"data": traces, "layout": layout}
+
+
+def _marks(name: str, found: list[Json], many: bool, marker: Json) -> Json:
+    """A mark at each of these settings."""
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": [s["weight_decay"] if many else f"{s['weight_decay']:g}" for s in found],
+        "y": [s["lr"] if many else f"{s['lr']:g}" for s in found],
+        "text": [f"{s['mean']:.2f} % (n {s.get('n', 1)})" for s in found],
+        "hovertemplate": "decay %{x}, rate %{y}: %{text}<extra></extra>",
+        "marker": marker,
+    }

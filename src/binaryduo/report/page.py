@@ -7,12 +7,15 @@ interactive pictures does not get it.
 import gzip
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from binaryduo.paper.experiment import VERDICTS
+from binaryduo.report import checked
 
 ASSETS = Path(__file__).parent / "assets"
 PLOTLY = ASSETS / "plotly-cartesian-4.1.1.min.js.gz"
@@ -30,39 +33,70 @@ def escape(text: object) -> str:
     return html.escape(str(text))
 
 
+class Fact(NamedTuple):
+    """A number worth its own tile, and what it is."""
+
+    value: str
+    label: str
+
+
 @dataclass
 class Page:
-    """Collects sections; `render` gives the file's text."""
+    """Collects sections; `render` gives the file's text. `lead` is the result in a sentence or two."""
 
     title: str
-    subtitle: str = ""
+    lead: str = ""
     parts: list[str] = field(default_factory=list)
-    links: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[int, str, str, str]] = field(default_factory=list)  # level, key, title, verdict
     figures: list[dict[str, Any]] = field(default_factory=list)
 
-    def section(self, title: str, key: str, level: int = 2) -> None:
-        """Begin a section; those of level 2 are in the page's contents."""
-        if level == 2:
-            self.links.append((key, title))
-        self.parts.append(f'<h{level} id="{escape(key)}">{escape(title)}</h{level}>')
+    def section(self, title: str, key: str, level: int = 2, verdict: str = "") -> None:
+        """Begin a section, which the page's menu links to; a verdict stands beside its title."""
+        self.links.append((level, key, title, verdict))
+        mark = f" {badge(verdict)}" if verdict else ""
+        self.parts.append(f'<h{level} id="{escape(key)}">{escape(title)}{mark}</h{level}>')
 
     def text(self, content: str, kind: str = "") -> None:
-        """A paragraph of plain text; `kind` is a class of the style sheet (note, problem)."""
+        """A paragraph of plain text; `kind` is a class of the style sheet (lead, note, problem)."""
         role = ' role="status"' if kind == "problem" else ""
         self.parts.append(
             f'<p class="{kind}"{role}>{escape(content)}</p>' if kind else f"<p>{escape(content)}</p>"
         )
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[object]], caption: str) -> None:
-        """A table that can be sorted by every column; numbers are sorted as numbers."""
-        cells = "".join(
-            f'<th scope="col" aria-sort="none"{_side([row[column] for row in rows])}>'
-            f'<button type="button">{escape(name)}</button></th>'
-            for column, name in enumerate(head)
+    def facts(self, facts: Sequence[Fact]) -> None:
+        """Tiles with one number each."""
+        tiles = "".join(
+            f"<div><dt>{escape(fact.label)}</dt><dd>{escape(fact.value)}</dd></div>" for fact in facts
         )
-        body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
+        if tiles:
+            self.parts.append(f'<dl class="facts">{tiles}</dl>')
+
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[object]], caption: str, stacked: bool = False
+    ) -> None:
+        """A table that can be sorted by every column; on a phone it scrolls by itself, or is `stacked` into cards.
+
+        The numbers of a column have equally many decimals.
+        """
+        columns = [_column([row[place] for row in rows]) for place in range(len(head))]
+        cells = "".join(
+            f'<th scope="col" aria-sort="none"{side}><button type="button">{escape(name)}</button></th>'
+            for name, (side, _) in zip(head, columns, strict=True)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(
+                shown[number].replace("<td", f'<td data-label="{escape(name)}"', 1)
+                if stacked
+                else shown[number]
+                for name, (_, shown) in zip(head, columns, strict=True)
+            )
+            + "</tr>"
+            for number in range(len(rows))
+        )
+        kind = "sortable stacked" if stacked else "sortable"
         self.parts.append(
-            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="sortable">'
+            f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="{kind}">'
             f"<caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
@@ -86,14 +120,16 @@ class Page:
 
     def render(self) -> str:
         """The whole file."""
-        links = "".join(f'<li><a href="#{escape(key)}">{escape(title)}</a></li>' for key, title in self.links)
+        links = "".join(
+            f'<li class="level{level}"><a href="#{escape(key)}">{escape(title)}{_dot(verdict)}</a></li>'
+            for level, key, title, verdict in self.links
+        )
         script, style = ((ASSETS / name).read_text() for name in ("report.js", "report.css"))
         plotly = ""
         if self.figures:
-            licence = (ASSETS / "PLOTLY_LICENSE").read_text().replace("--", "- -")
-            source = gzip.decompress(PLOTLY.read_bytes()).decode().replace("</script", "<\\/script")
-            plotly = f"<!-- Plotly.js:\n{licence}-->\n<script>{source}</script>\n"
+            plotly = _plotly()
         data = json.dumps(self.figures, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+        lead = f'<p class="lead">{escape(self.lead)}</p>' if self.lead else ""
         return (
             "<!doctype html>\n"
             '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -101,39 +137,71 @@ class Page:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{escape(self.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
             '<a class="skip" href="#content">Skip to the content</a>\n'
-            f"<header><div><h1>{escape(self.title)}</h1><p>{escape(self.subtitle)}</p></div>"
-            '<button type="button" id="theme" aria-pressed="false">Dark</button></header>\n'
-            f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
-            f'<main id="content">\n{chr(10).join(self.parts)}\n</main>\n'
+            '<nav aria-label="Contents"><div class="bar">'
+            '<button type="button" id="menu" aria-expanded="false" aria-controls="contents">Contents</button>'
+            '<a class="brand" href="#top">binaryduo</a>'
+            '<button type="button" id="theme" aria-pressed="false">Dark</button></div>'
+            f'<ul id="contents">{links}</ul></nav>\n'
+            f'<main id="content">\n<header id="top"><h1>{escape(self.title)}</h1>{lead}</header>\n'
+            f"{chr(10).join(self.parts)}\n</main>\n"
             f'<script type="application/json" id="figures">{data}</script>\n'
             f"{plotly}<script>{script}</script>\n</body>\n</html>\n"
         )
 
 
-def _side(values: Sequence[object]) -> str:
-    """The head of a column of numbers stands above them, to the right."""
-    present = [value for value in values if value is not None]
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in present)
-    return ' class="number"' if present and numbers else ""
+@lru_cache(maxsize=1)
+def _plotly() -> str:
+    """The plotting library as part of a page, with its licence."""
+    licence = (ASSETS / "PLOTLY_LICENSE").read_text().replace("--", "- -")
+    source = gzip.decompress(PLOTLY.read_bytes()).decode().replace("</script", "<\\/script")
+    return f"<!-- Plotly.js:\n{licence}-->\n<script>{source}</script>\n"
 
 
-def _cell(value: object) -> str:
+def badge(verdict: str) -> str:
+    """A verdict as a coloured word."""
+    return f'<span class="verdict {_kind(verdict)}">{escape(verdict)}</span>'
+
+
+def _dot(verdict: str) -> str:
+    """A verdict as a coloured dot, for the menu."""
+    return f'<i class="{_kind(verdict)}" title="{escape(verdict)}"></i>' if verdict else ""
+
+
+def _kind(verdict: str) -> str:
+    return verdict.replace(" ", "-") if verdict in (*VERDICTS, "not yet") else ""
+
+
+def _column(values: Sequence[object]) -> tuple[str, list[str]]:
+    """How a column is aligned, and its cells; numbers keep their exact value to sort by."""
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    form = _format(numbers)
+    present = sum(value is not None for value in values)
+    side = ' class="number"' if numbers and len(numbers) == present else ""
+    return side, [_cell(value, form) for value in values]
+
+
+def _format(numbers: Sequence[int | float]) -> str:
+    """A format that gives all numbers of a column the same decimals, where they are of similar size.
+
+    >>> _format([73.8, 73.45]), _format([1e-5, 10.0]), _format([3, 4000])
+    (',.2f', 'g', ',')
+    """
+    sizes = [abs(number) for number in numbers if number and checked.number(number) is not None]
+    if all(isinstance(number, int) for number in numbers) or not sizes:
+        return ","
+    if max(sizes) >= 1e15 or min(sizes) < 1e-3 or max(sizes) > 1e5 * min(sizes):
+        return "g"
+    return f",.{min(4, max(1, 3 - math.floor(math.log10(max(sizes)))))}f"
+
+
+def _cell(value: object, form: str = ",.4g") -> str:
     """Numbers to the right, with their exact value to sort by."""
     if isinstance(value, bool) or value is None:
         return f"<td>{'' if value is None else 'yes' if value else 'no'}</td>"
     if isinstance(value, int | float):
-        shown = (
-            f"{value:,}"
-            if isinstance(value, int)
-            else f"{value:,.4g}"
-            if abs(value) < 100
-            else f"{value:,.1f}"
-        )
-        return f'<td class="number" data-value="{value!r}">{shown}</td>'
+        return f'<td class="number" data-value="{value!r}">{value:{"," if isinstance(value, int) else form}}</td>'
     text = str(value)
-    if text in (*VERDICTS, "not yet"):
-        return f'<td><span class="verdict {text.replace(" ", "-")}">{text}</span></td>'
-    return f"<td>{escape(text)}</td>"
+    return f"<td>{badge(text) if _kind(text) else escape(text)}</td>"
 
 
 def _numbers(figure: dict[str, Any]) -> str:
@@ -144,6 +212,8 @@ def _numbers(figure: dict[str, Any]) -> str:
             continue
         for x, y in zip(trace["x"], trace["y"], strict=True):
             rows.append(f"<tr><td>{escape(trace.get('name', ''))}</td>{_cell(x)}{_cell(y)}</tr>")
+    if not rows:
+        return ""
     head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in ("series", "x", "y"))
     return (
         f'<details><summary>The numbers</summary><div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'

@@ -7,68 +7,89 @@ from pathlib import Path
 from PIL import Image
 
 from binaryduo.paper import paper_map
-from binaryduo.report.page import Page, escape
+from binaryduo.report.page import Fact, Page, escape
 
 
 def build(results: Path | None = None) -> str:
     """The page's HTML, from the registry and the committed results."""
     lines = paper_map.lines(results)
-    page = Page(
-        "BinaryDuo, artefact by artefact", "What the paper claims, what we measured, and whether it holds"
-    )
-    page.section("All artefacts", "all")
+    page = Page("Does the BinaryDuo paper hold?", paper_map.summary(lines))
+    page.section("Every artefact", "all")
     rows = [
-        [
-            line.artefact.title,
-            "not yet" if line.artefact.pending else line.verdict,
-            line.profile,
-            line.ours if len(line.ours) < 160 else line.ours[:157] + "…",
-            line.artefact.paper,
-        ]
+        [line.artefact.title, line.artefact.claim, line.number, line.printed, _verdict(line)]
         for line in lines
     ]
-    page.table(("artefact", "verdict", "profile run", "ours", "paper"), rows, "Verdicts")
+    page.table(
+        ("artefact", "claim", "ours", "paper", "verdict"), rows, "The number that decides", stacked=True
+    )
     page.text(
         "Holds, does not hold: the 95 % interval of the difference over seeds lies above zero, or below. Undecided: it "
         "contains zero. Too small to say: measured only on a narrow network after three epochs. Not run: nothing was "
-        "measured yet.",
+        "measured yet. Not printed: the paper's text has no such number.",
         "note",
     )
     for line in lines:
-        _artefact(page, line)
+        if line.details or line.pictures:
+            _artefact(page, line)
+    missing = [line for line in lines if not line.details and not line.pictures]
+    if missing:
+        page.section("Not run", "not-run")
+        for line in missing:
+            page.raw(_missing(line))
     return page.render()
+
+
+def _verdict(line: paper_map.Line) -> str:
+    return "not yet" if line.artefact.pending else line.verdict
 
 
 def _artefact(page: Page, line: paper_map.Line) -> None:
     item = line.artefact
-    page.section(item.title, item.key)
+    page.section(item.title, item.key, verdict=_verdict(line))
     page.raw(f'<div class="claim{" pictured" if line.pictures else ""}"><div>')
     page.text(item.claim)
-    verdict = "not yet" if item.pending else line.verdict
-    page.raw(
-        f'<p><span class="verdict {verdict.replace(" ", "-")}">{verdict}</span>'
-        f"{f' · profile {escape(line.profile)}' if line.profile else ''}</p>"
-    )
-    page.text(f"The paper: {item.paper}.")
-    if line.ours:
-        page.text(f"Ours: {line.ours}.")
+    if line.number:
+        page.facts([Fact(line.number, "ours"), Fact(line.printed, "the paper")])
+    if line.profile and line.profile != "paper":
+        page.text(f"Measured in a reduced setting: {line.profile}.", "note")
     for note in line.notes:
-        page.text(note, "problem")
-    if not item.pending:
-        page.raw(f"<p><code>{escape(item.how)}</code></p>")
-    page.raw("</div><div>")
-    for path in line.pictures:
-        caption = f"{item.title}: {path.stem.replace('_', ' ')}"
-        page.raw(
-            f'<figure><img alt="{escape(caption)}" src="{_embedded(path)}"><figcaption>{escape(caption)}</figcaption>'
-            "</figure>"
-        )
+        page.text(_sentence(note), "problem")
+    page.raw(f"<p><code>{escape(item.how)}</code></p></div><div>")
+    for path in line.pictures[:1]:
+        page.raw(_picture(item.title, path))
     page.raw("</div></div>")
+    more = line.pictures[1:]
     if line.details:
+        count = f"{len(line.details)} claim{'s' if len(line.details) > 1 else ''}"
+        drawn = f", {len(more)} more picture{'s' if len(more) > 1 else ''}" if more else ""
+        page.raw(f"<details><summary>All of the evidence: {count}{drawn}</summary>")
+        page.text(f"The paper: {item.paper}.")
+        if line.ours:
+            page.text(f"Ours: {line.ours}.")
         rows = [[v.verdict, v.claim, v.setting, v.evidence] for v in line.details]
         page.table(
-            ("verdict", "claim", "setting", "evidence"), rows, f"{item.title}: every claim that was judged"
+            ("verdict", "claim", "setting", "evidence"), rows, f"{item.title}: every claim", stacked=True
         )
+        for path in more:
+            page.raw(_picture(item.title, path))
+        page.raw("</details>")
+
+
+def _missing(line: paper_map.Line) -> str:
+    """An artefact that nothing was measured of: its claim, and the command that would."""
+    item = line.artefact
+    notes = "".join(f" {escape(_sentence(note))}" for note in line.notes)
+    how = "" if item.pending else f"<br><code>{escape(item.how)}</code>"
+    return f'<p id="{escape(item.key)}"><strong>{escape(item.title)}</strong>: {escape(item.claim)}{notes}{how}</p>'
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
+def _picture(title: str, path: Path) -> str:
+    caption = escape(f"{title}: {path.stem.replace('_', ' ')}")
+    return f'<figure><img alt="{caption}" src="{_embedded(path)}"><figcaption>{caption}</figcaption></figure>'
 
 
 def _embedded(path: Path, width: int = 1100) -> str:

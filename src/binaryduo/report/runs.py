@@ -183,7 +183,7 @@ def _epochs(path: Path, run: RunView) -> list[Json]:
 def _left_out(run: RunView, lost: int, name: str) -> None:
     """Say that values were no numbers."""
     if lost:
-        run.problems.append(f"{lost} values of {name} are missing or no finite numbers, and are left out")
+        run.problems.append(f"{lost} values of {name} are missing or not finite numbers, and are left out")
 
 
 def _extras(run: RunView) -> None:

@@ -17,12 +17,16 @@ from binaryduo.search.results import accuracy_of, ranked
 Row = dict[str, Any]
 Entry = tuple[int | None, float, float | None, list[float]]  # levels, mean, deviation, single runs
 
+MIN_SIDE = 4  # a contour over fewer values would be invented between them
 INK, RED = "#1b1f24", "#d1242f"
 KIND_COLOURS = {"baseline": "#57606a", "coupled": "#0a58ca", "scratch": "#9a6700", "decoupled": "#c2410c"}
 
 
 def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None = None) -> None:
-    """One contour a case, each with its own colours: five best circled, the best in red, its value above."""
+    """One picture a case, each with its own colours: five best circled, the best in red, its value above.
+
+    Contours need enough settings to be true between them; fewer are drawn as dots with their numbers.
+    """
     chosen = [n for n in (names or results["cases"]) if ranked(results["cases"][n]["settings"])]
     if not chosen:
         return
@@ -65,6 +69,10 @@ def _contour(axis: Axes, case: Row, levels: "np.ndarray[Any, np.dtype[np.float64
         shown = axis.tricontourf(Triangulation(x, y, triangles), z, **options)
     else:
         shown = axis.scatter(x, y, c=z, cmap="viridis", vmin=levels[0], vmax=levels[-1], s=120)
+        for at in zip(x, y, z, strict=True):
+            axis.annotate(
+                f"{at[2]:.2f}", at[:2], (0, 12), textcoords="offset points", ha="center", fontsize=9
+            )
     axis.plot(x, y, ".", color=INK, ms=2.5, alpha=0.7)
     _mark(axis, case)
     best = ranked(case["settings"], 1)[0]
@@ -88,13 +96,13 @@ def _mark(axis: Axes, case: Row) -> None:
         axis.plot(*at, "o", ms=size, mfc="none", mec=colour, mew=2.0, zorder=6)
     failed = [s for s in case["settings"] if s["failed"]]
     if failed:
-        axis.plot([s["weight_decay"] for s in failed], [s["lr"] for s in failed], "x", color=RED, ms=8)
+        axis.plot([s["weight_decay"] for s in failed], [s["lr"] for s in failed], "x", color=INK, ms=8)
 
 
 def _as_grid(settings: list[Row], axes: Row) -> tuple[Any, Any, Any] | None:
-    """(x, y, z) where every setting lies on the grid and it has two values a side; holes are masked."""
+    """(x, y, z) where every setting lies on the grid and it has enough values a side; holes are masked."""
     decays, rates = axes["weight_decay"], axes["lr"]
-    if len(decays) < 2 or len(rates) < 2:
+    if min(len(decays), len(rates)) < MIN_SIDE:
         return None
     z = np.full((len(rates), len(decays)), np.nan)
     for setting in settings:
@@ -106,7 +114,7 @@ def _as_grid(settings: list[Row], axes: Row) -> tuple[Any, Any, Any] | None:
 
 def _spread(x: Any, y: Any) -> bool:
     """Whether the points span an area, so that triangles can be laid between them."""
-    if len(x) < 4:
+    if len(x) < MIN_SIDE**2:
         return False
     points = np.stack([np.log(x), np.log(y)])
     return bool(np.linalg.matrix_rank(points - points.mean(1, keepdims=True), tol=1e-6) == 2)

@@ -26,7 +26,7 @@ import yaml
 
 import binaryduo
 from binaryduo._common.files import write_synced
-from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes
+from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes, read_json
 from binaryduo._common.locks import Lock
 from binaryduo._common.progress import say
 from binaryduo._common.yaml_files import read_keys
@@ -212,6 +212,15 @@ class RunFolder:
     def write_json(self, name: str, content: Any) -> None:
         if self.writes:
             write_synced(self.path / name, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def read_summary(folder: "str | Path") -> dict[str, Any]:
+    """The summary.json of a complete run."""
+    path = Path(folder) / "summary.json"
+    found = read_json(path, "the summary", CheckpointError, finite=False)
+    if not isinstance(found, dict):
+        raise CheckpointError(f"the summary {path} is no summary of a run: it is damaged")
+    return found
 
 
 def read_metrics(folder: "str | Path") -> list[dict[str, Any]]:

@@ -39,6 +39,24 @@
   system.addEventListener("change", () => { if (!chosen) setTheme(current()); });
   root.dataset.theme = current();
 
+  // --- the menu: on a narrow screen it opens and closes; the section that is read is marked
+  const nav = document.querySelector("nav"), menu = document.getElementById("menu");
+  const open = (on) => { nav.classList.toggle("open", on); menu.setAttribute("aria-expanded", String(on)); };
+  menu.addEventListener("click", () => open(!nav.classList.contains("open")));
+  document.getElementById("contents").addEventListener("click", () => open(false));
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") open(false); });
+  const links = Array.from(nav.querySelectorAll("li a"));
+  const heads = links.map((link) => document.getElementById(link.getAttribute("href").slice(1)));
+  const mark = () => {
+    let at = -1;
+    heads.forEach((head, number) => { if (head && head.getBoundingClientRect().top < 120) at = number; });
+    links.forEach((link, number) => {
+      if (number === at) link.setAttribute("aria-current", "true"); else link.removeAttribute("aria-current");
+    });
+  };
+  document.addEventListener("scroll", mark, { passive: true });
+  mark();
+
   // --- tables: a click or Enter on a column's head sorts by it
   document.querySelectorAll("table.sortable").forEach((table) => {
     const heads = Array.from(table.tHead.rows[0].cells);
