@@ -14,7 +14,7 @@ from binaryduo.engine import format as duo
 from binaryduo.engine.c_array import to_c_array
 from binaryduo.engine.program import Storage
 from tests.engine.programs import Builder, load_program
-from tests.engine.test_fuzzing import seeds
+from tests.soak.fuzzing import seeds
 
 ROOT = Path(__file__).parents[2]
 CHECKS = ROOT / "csrc" / "checks"
