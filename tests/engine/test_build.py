@@ -31,8 +31,8 @@ def test_no_compiler(tmp_path):
 
 def test_all_sources_are_in_the_build():
     """A kernel file that is not listed would never be compiled."""
-    listed = (ROOT / "CMakeLists.txt").read_text()
+    listed = (ROOT / "CMakeLists.txt").read_text() + (ROOT / "csrc" / "web" / "build").read_text()
     sources = [path.relative_to(ROOT) for path in (ROOT / "csrc").rglob("*.cpp")]
     assert len(sources) > 10
     for source in sources:
-        assert source.as_posix() in listed or source.parent.name == "checks"
+        assert source.as_posix().removeprefix("csrc/") in listed or source.parent.name == "checks"

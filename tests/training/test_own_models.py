@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import binaryduo as bd
 from binaryduo.cli.app import app
 from binaryduo.errors import ArgumentError, CheckpointError
-from binaryduo.report import run_report
+from binaryduo.report import costs, run_report
 from binaryduo.report.runs import read_run
 from binaryduo.training import Loop, Stage, duo, evaluate, fit, load_weights
 from tests.training import tiny
@@ -181,7 +181,7 @@ def test_the_report_shows_it_as_it_is(trained: tuple[Path, nn.Module, Any]) -> N
     run = read_run(folder)
     assert (run.state, run.own_class, run.problems) == ("complete", "MyNet", [])
     assert [stage.title for stage in run.stages] == ["coupled", "fine-tuning"]
-    layers = run_report.checked_layers(run.stages[1].model["cost"]["layers"])
+    layers = costs.checked_layers(run.stages[1].model["cost"]["layers"])
     assert sum(layer.macs for layer in layers) == bd.cost(binary, X[:1]).macs
     text = run_report.build([folder])
     assert "a model of your own (MyNet)" in text
