@@ -39,7 +39,10 @@ def by_seed(rows: list[Row], way: str) -> dict[int, float]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    found = difference(by_seed(rows, "duo"), by_seed(rows, "baseline"))
+    ours, baseline = by_seed(rows, "duo"), by_seed(rows, "baseline")
+    if not ours or not baseline:
+        return []
+    found = difference(ours, baseline)
     setting = f"{EQUAL}, {EPOCHS} each; vgg7 at full width on cifar10, one-bit weights"
     claim = "duo beats the binary baseline with one-bit weights"
     return [Verdict(claim, setting, found.verdict, f"difference in points: {found.shown()}")]

@@ -1,0 +1,36 @@
+"""Duo against the baseline with one-bit weights: what is said of rows, whole and partial."""
+
+from binaryduo.paper import one_bit_weights as study
+from binaryduo.paper import ways
+
+
+def rows(**last: list[float]) -> list[dict[str, object]]:
+    return [
+        {"way": way, "seed": seed, "last": value, "best": value}
+        for way, values in last.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_units_are_one_bit_and_seed_by_seed() -> None:
+    units = study.units("hours")
+    assert [unit["seed"] for unit in units] == [0, 0, 1, 1, 2, 2]
+    recipes = [ways.recipe_of(unit) for unit in units]
+    assert {recipe.model.weight_bits for recipe in recipes} == {1}
+    assert {recipe.loop.precision for recipe in recipes} == {"bf16"}
+    epochs = {r.train.epochs + (r.finetune.epochs if r.finetune else 0) for r in recipes}
+    assert epochs == {study.EPOCHS}
+
+
+def test_the_claim_is_judged_over_pairs_of_seeds() -> None:
+    found = study.verdicts(rows(duo=[84.0, 84.5, 84.2], baseline=[82.0, 82.6, 82.1]))
+    assert [v.verdict for v in found] == ["holds"]
+    assert found[0].evidence.startswith("difference in points: +2.00 ± ")
+    assert [v.verdict for v in study.verdicts(rows(duo=[80.0, 80.1], baseline=[82.0, 82.6]))] != ["holds"]
+
+
+def test_one_way_alone_judges_nothing_and_says_what_is_missing() -> None:
+    some = rows(duo=[84.0])
+    assert study.verdicts(some) == []
+    assert "5 runs are missing" in study.numbers(some)
+    assert study.draw(some)["one_bit_weights.png"].axes
