@@ -12,9 +12,9 @@ shifted   The decoupled topology has BN biases of ±1/4, the baseline has zeros.
 
 The rule that follows: of each test the better value is taken where it is more than 0.3 points ahead (about one standard
 deviation of a run at this length), else the simpler one (two cycles, one half, biases of zero). Each way then gets the
-best of three rates, so that all three are tuned equally hard; duo with one rate for both stages, once one anneal was found
-to be better. For longer budgets all rates stay what they are here. The rates were to be 2.5e-3, 5e-3 and 1e-2; when the
-baseline's second run was clearly better at 1e-2 than at 5e-3, 2e-2 took the place of 2.5e-3, for all three.
+best of three rates, so that all three are tuned equally hard; duo with one rate for both stages, once one anneal was
+found to be better. For longer budgets all rates stay what they are here. The rates were to be 2.5e-3, 5e-3 and 1e-2;
+when the baseline's second run was better at 1e-2 than at 5e-3, 2e-2 took the place of 2.5e-3, for all three.
 
 The first four runs are float32. From the fifth on training is in bfloat16 (as autocast does; tests stay in float32),
 which takes less than half of the time on CPUs with AMX, and these compare with each other only.

@@ -52,8 +52,6 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     if two:
         assert recipe.finetune is not None
         finetune = _timed(recipe.finetune, work, work["epochs"] - first, work["finetune_lr"])
-        if work["anneals"] == 1:
-            train, finetune = replace(train, schedule="constant"), replace(finetune, warmup=0.0)
     variant: Any = {"baseline": "baseline", "scratch": "decoupled", "duo": "coupled"}[work["way"]]
     model = replace(
         recipe.model,
@@ -70,11 +68,10 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     )
     # The mismatch after each epoch, except where settings are chosen; it changes nothing in the training.
     every = None if work["validation"] else 50_000 // recipe.loop.batch
-    loop = replace(
-        recipe.loop, seed=work["seed"], engine="fast", tensorboard=False, profile_every=every
-    )
+    loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False, profile_every=every)
     loop = replace(loop, **{key: work[key] for key in ("precision", "test_every") if key in work})
-    return replace(recipe, name="ways", model=model, data=data, train=train, finetune=finetune, loop=loop)
+    recipe = replace(recipe, name="ways", model=model, data=data, loop=loop, anneals=work.get("anneals", 2))
+    return replace(recipe, train=train, finetune=finetune)
 
 
 def _timed(stage: Stage, work: Unit, epochs: int, lr: float) -> Stage:
