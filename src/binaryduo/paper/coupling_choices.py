@@ -13,9 +13,9 @@ shifted   The decoupled topology has BN biases of ±1/4, the baseline has zeros.
 The rule that follows: of each test the better value is taken where it is more than 0.3 points ahead (about one standard
 deviation of a run at this length), else the simpler one (two cycles, one half, biases of zero). Then the rate of each
 way, so that all three are tuned equally hard; duo with one rate for both stages, once one anneal was found to be
-better. Planned were three rates for each, 2.5e-3, 5e-3 and 1e-2. The baseline was better at 1e-2 than at 5e-3, and again
-better at 2e-2, so the plan became: from 5e-3 on, each way's rate is doubled until the accuracy falls, and the best is
-taken. For longer budgets all rates stay what they are here.
+better. Planned were three rates for each: 2.5e-3, 5e-3, 1e-2. The baseline was better at 1e-2 than at 5e-3 and better
+still at 2e-2, so that the plan became: from 5e-3 on, each way's rate is doubled until the accuracy falls, and the best
+is taken. For longer budgets all rates stay what they are here.
 
 The first four runs are float32. From the fifth on training is in bfloat16 (as autocast does; tests stay in float32),
 which takes less than half of the time on CPUs with AMX, and these compare with each other only.
