@@ -59,6 +59,7 @@ def units(profile: str) -> list[Unit]:
         _at_rate("duo", 2 * LR, **once),
         *(_at_rate(way, 4 * LR, **once) for way in w.WAYS),
         _at_rate("baseline", 8 * LR, **once),
+        _at_rate("scratch", 8 * LR, **once),
         _at_rate("duo", LR, question="share", share=1 / 3, **once),
         _at_rate("duo", LR, question="share", share=2 / 3, **once),
     ]
