@@ -40,7 +40,7 @@ STEP_SECONDS = {"baseline": 0.427, "coupled": 0.368, "decoupled": 0.450}
 MACHINE = "two idle cores of an AMD EPYC (Zen 3)"
 
 NETWORK = "vgg7 at full width on cifar10"
-COLOURS = {"baseline": "#57606a", "scratch": "#9a6700", "duo": "#c2410c"}
+COLOURS = coupling_choices.COLOURS
 INK = "#1b1f24"
 BESIDE = {"baseline": 0.98, "scratch": 1.0, "duo": 1.02}  # equal epochs are drawn side by side
 NAMES = {
