@@ -124,7 +124,7 @@ def test_the_order_and_the_settings_of_the_runs() -> None:
     }
     duo = recipes[planned.index(study.unit("duo", 10, 0))]
     assert duo.finetune is not None
-    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 5e-3, 5e-3)
+    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 1e-2, 1e-2)
     last = recipes[-1]
     assert last.finetune is not None
     for stage in (last.train, last.finetune):
