@@ -11,9 +11,12 @@ from binaryduo.paper.artefacts import find as find_artefact
 from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
 from binaryduo.paper.paper_map import line_of, markdown
 from binaryduo.paper.results import dump, missing, read_best
+from binaryduo.training import named
 from binaryduo.training.recipe import stages_of
+from binaryduo.training.recipes import WHY
 
 Row = dict[str, Any]
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 NOISE = (-0.2, 0.2, 0.0, 0.1, -0.1)  # a deviation of 0.16 points
 
 
@@ -138,6 +141,24 @@ def test_the_choices_keep_their_schedules() -> None:
     assert (train.schedule, finetune.schedule, finetune.warmup) == ("constant", "onecycle", 0.0)
     train, finetune = stages_of(ways.recipe_of({**one, "anneals": 2}))
     assert (train.schedule, finetune.warmup) == ("onecycle", 0.2)
+
+
+def test_the_recipe_and_the_study_have_the_rates_that_the_choices_found() -> None:
+    """The committed runs on held-out images decide; the sentence of the recipe `budget` has their numbers."""
+    found = read_best("coupling_choices", RESULTS)
+    assert found is not None
+    best: dict[str, Row] = {}
+    for row in found.rows:
+        usual = row.get("precision") == "bf16" and row.get("start") is None and row.get("share", 0.5) == 0.5
+        if usual and row["last"] > best.get(row["way"], {"last": 0})["last"]:
+            best[row["way"]] = row
+    assert {way: row["lr"] for way, row in best.items()} == study.LR
+    budget = named("budget")
+    assert budget.finetune is not None
+    assert (budget.train.lr, budget.finetune.lr, budget.anneals) == (study.LR["duo"], study.LR["duo"], 1)
+    for way in ("duo", "baseline"):
+        assert f"{best[way]['last']:.1f} %" in WHY["budget"]
+        assert f"{best[way]['lr']:g}" in WHY["budget"]
 
 
 def test_the_study_judges_figure_6(tmp_path: Path) -> None:

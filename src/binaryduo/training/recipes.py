@@ -71,7 +71,11 @@ RECIPES = {
 
 # Why a recipe is as it is, in a line that its runs begin with.
 WHY = {
-    "budget": "WAIT",
+    "budget": (
+        "The settings are those that were best on held-out images of CIFAR-10 after ten epochs: two stages of equal "
+        "length, one fall of the rate over both, from 0.01 (83.1 %; a network that is trained directly is best at "
+        "0.02, 82.4 %: --set train.lr=0.02). See binaryduo reproduce coupling-choices."
+    ),
 }
 
 
