@@ -206,6 +206,6 @@ def test_the_choices_follow_their_rule(ahead: float, chosen: str) -> None:
     assert chosen in said
     share = f"{80 + ahead:.2f}"
     assert f"share of the coupled stage: 1/2 {share}, 1/3 {share}, 2/3 {share}, so 1/2;" in said
-    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.02 80.00, so 0.01;" in said
+    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.02 80.00, 0.04 80.00, so 0.01;" in said
     assert "to run" not in said
     assert "anneals: not run" in coupling_choices.numbers([])
