@@ -29,7 +29,7 @@ class Separable(nn.Sequential):
 
 @published("MobileNet", "Howard et al., 2017", "depthwise layers with float weights, one-bit 1×1 layers")
 def mobilenet() -> tuple[nn.Module, Tensor]:
-    body = [Separable(16, 24), Separable(24, 32, 2), Separable(32, 32)]
+    body = [Separable(16, 24), Separable(24, 32, 2)]
     return nn.Sequential(*unit(3, 16, 3, 2), Act(), *body, *classifier(32)), image(16)
 
 
@@ -50,7 +50,7 @@ class MoBiBlock(nn.Module):
 
 @published("MoBiNet", "Phan et al., WACV 2020", "one-bit depthwise layers")
 def mobinet() -> tuple[nn.Module, Tensor]:
-    return nn.Sequential(*unit(3, 24, 3, 2), MoBiBlock(24), MoBiBlock(24), *classifier(24)), image(16)
+    return nn.Sequential(*unit(3, 24, 3, 2), MoBiBlock(24), *classifier(24)), image(16)
 
 
 class InvertedResidual(nn.Module):
@@ -111,9 +111,7 @@ class ShuffleUnit(nn.Module):
 
 @published("ShuffleNet", "Zhang et al., CVPR 2018", "grouped 1×1 layers and a channel shuffle")
 def shufflenet() -> tuple[nn.Module, Tensor]:
-    return nn.Sequential(*unit(3, 24, 3, 2), ShuffleUnit(24, 3), ShuffleUnit(24, 3), *classifier(24)), image(
-        12
-    )
+    return nn.Sequential(*unit(3, 24, 3, 2), ShuffleUnit(24, 3), *classifier(24)), image(12)
 
 
 class ShuffleV2Unit(nn.Module):
@@ -139,7 +137,7 @@ class ShuffleV2Unit(nn.Module):
 
 @published("ShuffleNetV2", "Ma et al., ECCV 2018; torchvision's code", "chunk, concatenation, shuffle")
 def shufflenet_v2() -> tuple[nn.Module, Tensor]:
-    body = [ShuffleV2Unit(24), ShuffleV2Unit(24), *unit(24, 48, 1), Act()]
+    body = [ShuffleV2Unit(24), *unit(24, 48, 1), Act()]
     return nn.Sequential(*unit(3, 24, 3, 2), Act(), *body, *classifier(48)), image(12)
 
 
@@ -184,8 +182,8 @@ class MBConv(nn.Module):
 
 @published("EfficientNet", "Tan and Le, ICML 2019", "MBConv with squeeze-and-excitation and SiLU")
 def efficientnet() -> tuple[nn.Module, Tensor]:
-    body = [MBConv(16, 16, 2), MBConv(16, 24, 2), nn.SiLU()]
-    return nn.Sequential(*unit(3, 16, 3, 2), nn.SiLU(), *body, *classifier(24)), image(12)
+    body = [MBConv(16, 16, 2), nn.SiLU()]
+    return nn.Sequential(*unit(3, 16, 3, 2), nn.SiLU(), *body, *classifier(16)), image(12)
 
 
 class SEBasicBlock(nn.Module):
@@ -203,9 +201,7 @@ class SEBasicBlock(nn.Module):
 
 @published("SE-ResNet", "Hu et al., CVPR 2018", "a gate on the branch, activation behind the addition")
 def se_resnet() -> tuple[nn.Module, Tensor]:
-    return nn.Sequential(
-        *unit(3, 24, 3, 2), Act(), SEBasicBlock(24), SEBasicBlock(24), *classifier(24)
-    ), image(12)
+    return nn.Sequential(*unit(3, 24, 3, 2), Act(), SEBasicBlock(24), *classifier(24)), image(12)
 
 
 class HardMix(nn.Module):

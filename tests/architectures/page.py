@@ -55,8 +55,8 @@ Each is written as its authors write it, with `bd.nn.QuantAct` as the activation
 - **decoupled**: in float64 the same values on eight other inputs, to 1e-10 of the largest;
 - **cost**: parameters as PyTorch counts them, multiply-accumulates as counted by hooks while it runs;
 - **profiled**: for each layer with float weights a coordinate of the CDG equals that of two whole forward passes;
-- **packed** and exported to **ONNX**: the engine and ONNX Runtime give what PyTorch gives on eight other inputs, to 1e-4
-  of the largest (up to two inputs may have an activation that rounding puts on the other side of its threshold).
+- **packed** and exported to **ONNX**: the engine and ONNX Runtime give what PyTorch gives on eight other inputs, to
+  1e-4 of the largest (up to two inputs may have an activation that rounding puts on the other side of its threshold).
 
 The weights are those of layers, in the baseline and in the decoupled network.
 

@@ -162,7 +162,7 @@ class Inception(nn.Module):
 @published("GoogLeNet", "Szegedy et al., CVPR 2015; torchvision's code", "four branches, concatenated")
 def googlenet() -> tuple[nn.Module, Tensor]:
     stem = [nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), Act()]
-    body = [Inception(16, 12), nn.MaxPool2d(2), Inception(42, 12)]
+    body = [nn.MaxPool2d(2), Inception(16, 12)]
     return nn.Sequential(*stem, *body, nn.Dropout(0.2), *classifier(42)), image(12)
 
 
@@ -177,7 +177,7 @@ class Residual(nn.Module):
 
 @published("ConvMixer", "Trockman and Kolter, 2022", "patches, depthwise layers with a shortcut")
 def convmixer() -> tuple[nn.Module, Tensor]:
-    dim, depth = 24, 2
+    dim, depth = 24, 1
     mixers = [
         nn.Sequential(
             Residual(

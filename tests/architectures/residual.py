@@ -67,12 +67,12 @@ class BiReal(nn.Module):
 
 @published("Bi-Real Net 18", "Liu et al., ECCV 2018", "one block for each convolution")
 def bi_real_18() -> tuple[nn.Module, Tensor]:
-    return BiReal([2, 2, 2], 16), image(32)
+    return BiReal([1, 2], 16), image(32)
 
 
 @published("Bi-Real Net 34, narrow", "Liu et al., ECCV 2018", "narrow stages, deeper")
 def bi_real_34() -> tuple[nn.Module, Tensor]:
-    return BiReal([3, 4], 8), image(32)
+    return BiReal([2, 3], 8), image(32)
 
 
 class GatedBlock(nn.Module):
@@ -103,7 +103,7 @@ class GatedBlock(nn.Module):
 @published("Real-to-Binary Net", "Martinez et al., ICLR 2020", "data-driven gates, PReLU")
 def real_to_binary() -> tuple[nn.Module, Tensor]:
     stem = [nn.Conv2d(3, 24, 3, 2, 1, bias=False), nn.BatchNorm2d(24)]
-    return nn.Sequential(*stem, GatedBlock(24), GatedBlock(24), *classifier(24)), image(16)
+    return nn.Sequential(*stem, GatedBlock(24), *classifier(24)), image(16)
 
 
 class LearnableBias(nn.Module):
@@ -157,8 +157,8 @@ class ReActBlock(nn.Module):
 @published("ReActNet-A", "Liu et al., ECCV 2020", "RSign, RPReLU, duplicated 1×1 layers")
 def reactnet() -> tuple[nn.Module, Tensor]:
     stem = [nn.Conv2d(3, 12, 3, 2, 1, bias=False), nn.BatchNorm2d(12)]
-    blocks = [ReActBlock(12, 24, 1), ReActBlock(24, 24, 1), ReActBlock(24, 48, 2)]
-    return nn.Sequential(*stem, *blocks, *classifier(48)), image(16)
+    blocks = [ReActBlock(12, 24, 2), ReActBlock(24, 24, 1)]
+    return nn.Sequential(*stem, *blocks, *classifier(24)), image(16)
 
 
 class DenseBlock(nn.Module):
@@ -205,8 +205,8 @@ class ImprovementBlock(nn.Module):
 def meliusnet() -> tuple[nn.Module, Tensor]:
     stem = [nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
     stem += [nn.Conv2d(16, 16, 3, 1, 1, groups=4, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
-    body = [DenseBlock(16, 16), ImprovementBlock(32, 16), DenseBlock(32, 16), ImprovementBlock(48, 16)]
-    return nn.Sequential(*stem, *body, nn.BatchNorm2d(48), nn.ReLU(), *classifier(48)), image(16)
+    body = [DenseBlock(16, 16), ImprovementBlock(32, 16)]
+    return nn.Sequential(*stem, *body, nn.BatchNorm2d(32), nn.ReLU(), *classifier(32)), image(16)
 
 
 class QuickBlock(nn.Module):
@@ -231,7 +231,7 @@ def quick_transition(before: int, after: int) -> list[nn.Module]:
 def quicknet() -> tuple[nn.Module, Tensor]:
     stem = [nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.ReLU(), nn.BatchNorm2d(8)]
     stem += [nn.Conv2d(8, 16, 3, 1, 1, groups=4, bias=False), nn.BatchNorm2d(16)]
-    body = [QuickBlock(16), QuickBlock(16), *quick_transition(16, 24), QuickBlock(24)]
+    body = [QuickBlock(16), *quick_transition(16, 24), QuickBlock(24)]
     return nn.Sequential(*stem, *body, nn.ReLU(), *classifier(24)), image(16)
 
 
@@ -260,7 +260,7 @@ class CifarBlock(nn.Module):
 @published("ResNet-20 for CIFAR", "He et al., CVPR 2016; Idelbayev's code", "zero-padded shortcuts")
 def resnet_20() -> tuple[nn.Module, Tensor]:
     stem = [conv3(3, 16), nn.BatchNorm2d(16), Act()]
-    blocks = [CifarBlock(16, 16), CifarBlock(16, 32, 2), CifarBlock(32, 32)]
+    blocks = [CifarBlock(16, 16), CifarBlock(16, 32, 2)]
     return nn.Sequential(*stem, *blocks, *classifier(32)), image(12)
 
 
@@ -287,5 +287,5 @@ class WideBlock(nn.Module):
 
 @published("WideResNet", "Zagoruyko and Komodakis, BMVC 2016", "pre-activation, dropout, float weights")
 def wide_resnet() -> tuple[nn.Module, Tensor]:
-    body = [conv3(3, 8), WideBlock(8, 16, 1), WideBlock(16, 16, 1), WideBlock(16, 32, 2)]
+    body = [conv3(3, 16), WideBlock(16, 16, 1), WideBlock(16, 32, 2)]
     return nn.Sequential(*body, nn.BatchNorm2d(32), Act(), *classifier(32)), image(12)

@@ -132,9 +132,7 @@ class TemporalBlock(nn.Module):
 class TCN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.network = nn.Sequential(
-            TemporalBlock(8, 16, 1), TemporalBlock(16, 16, 2), TemporalBlock(16, 16, 4)
-        )
+        self.network = nn.Sequential(TemporalBlock(8, 16, 1), TemporalBlock(16, 16, 2))
         self.linear = nn.Linear(16, 6)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -169,7 +167,7 @@ class ConvGRU(nn.Module):
 
 @published("Convolutions and a GRU", "Amodei et al., ICML 2016", "a recurrent layer behind binary ones")
 def conv_gru() -> tuple[nn.Module, Tensor]:
-    return ConvGRU(), torch.randn(4, 1, 12, 12)
+    return ConvGRU(), torch.randn(4, 1, 6, 12)
 
 
 class PointNet(nn.Module):

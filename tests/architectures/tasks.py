@@ -223,7 +223,7 @@ class ViT(nn.Module):
         self.conv_proj = nn.Conv2d(3, dim, 4, 4)
         self.class_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embedding = nn.Parameter(torch.randn(1, patches + 1, dim) * 0.02)
-        self.layers, self.ln = nn.Sequential(Encoder(dim, 48), Encoder(dim, 48)), nn.LayerNorm(dim)
+        self.layers, self.ln = nn.Sequential(Encoder(dim, 48)), nn.LayerNorm(dim)
         self.head = nn.Linear(dim, 10)
 
     def forward(self, x: Tensor) -> Tensor:

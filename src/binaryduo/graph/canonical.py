@@ -205,5 +205,7 @@ def _order(
         return False
     with graph.inserting_before(node):
         name = add_module(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
-        put(graph.call_module(name, (source,)), node, shapes)
+        new = graph.call_module(name, (source,))
+        new.meta["written"] = f"the shuffle of channels with {recognise(node, model, shapes).written}"
+        put(new, node, shapes)
     return True

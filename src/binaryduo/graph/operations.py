@@ -107,6 +107,8 @@ class Call:
         '.roll() in forward()'
         """
         node = self.node
+        if "written" in node.meta:  # what several operations of forward() together became
+            return str(node.meta["written"])
         if node.op == "call_module":
             kind = "" if self.module is None else f" ({type(self.module).__name__})"
             return f"module {str(node.target)!r}{kind}"

@@ -116,7 +116,7 @@ class Widths:
         groups = getattr(layer, "groups", 1)
         counts = []
         for s in source.segments:
-            split = s.levels is not None or (self.quad and s.spread)
+            split = s.levels is not None or s.mixed is not None or (self.quad and s.spread)
             counts.append((self._new_size(s), self.copies if split else 1))
         if (
             bnn.is_binary_weight(layer) or groups > 1
