@@ -41,7 +41,9 @@ def loss_of_flat(loss: Callable[[Any, Any], Tensor], output: Any) -> Callable[[T
 
     def restored(values: Tensor, targets: Any) -> Tensor:
         sizes = [torch.Size(shape).numel() for shape in shapes]
-        parts = (p.view(len(p), *shape) for p, shape in zip(values.split(sizes, 1), shapes, strict=True))
+        parts = (
+            p.view(len(p), *shape) for p, shape in zip(torch.split(values, sizes, 1), shapes, strict=True)
+        )
         return loss(_like(output, parts), targets)
 
     return restored
