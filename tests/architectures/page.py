@@ -2,6 +2,7 @@
 
 import inspect
 import operator
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ The weights are those of layers, in the baseline and in the decoupled network.
 """
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "neg": "-x", "getitem": "x[…]", "matmul": "@"}
-_BITS = (Kind.POOL, Kind.RESHAPE, Kind.CAT, Kind.SELECT, Kind.PAD, Kind.QUANT)
+_BITS = {Kind.POOL, Kind.WEIGHTED, Kind.RESHAPE, Kind.CAT, Kind.SELECT, Kind.PAD, Kind.QUANT}
 
 
 # --- operations -------------------------------------------------------------------------------------------
@@ -75,13 +76,25 @@ def operations() -> str:
 
 
 def _operation(row: Operation) -> str:
-    kept, varies = row.kind is Kind.OTHER, not isinstance(row.kind, Kind)
-    channels = "keep" if kept else "followed, by its arguments" if varies else "followed"
-    bits = "yes" if row.kind in _BITS and row.average is False else "by its arguments" if varies else ""
-    if row.kind in _BITS and callable(row.average):
-        bits = "by its arguments"
+    kinds = _kinds(row)
+    channels = (
+        "keep"
+        if kinds == {Kind.OTHER}
+        else "followed, by its arguments"
+        if Kind.OTHER in kinds
+        else "followed"
+    )
+    kept = kinds & _BITS if row.average is not True else set()
+    bits = "" if not kept else "yes" if kept == kinds and row.average is False else "by its arguments"
     pack = "yes" if row.lower is not None else row.instead or "no"
     return f"| {row.name.replace('_', ' ')} | {', '.join(_written(row))} | {channels} | {bits} | {pack} |\n"
+
+
+def _kinds(row: Operation) -> set[Kind]:
+    """What an operation can mean for channels: where that depends on the call, all that its rule can answer."""
+    if isinstance(row.kind, Kind):
+        return {row.kind}
+    return {Kind[name] for name in re.findall(r"\bKind\.([A-Z]+)\b", inspect.getsource(row.kind))}
 
 
 def _written(row: Operation) -> list[str]:

@@ -99,8 +99,20 @@ TABLE: tuple[Operation, ...] = (
     Operation("average_copies", Kind.OTHER, modules=(AverageCopies,), lower="average_copies"),
     Operation("replicate_copies", Kind.OTHER, modules=(ReplicateCopies,), lower="replicate"),
     # layers whose weights are given to them: counted, not followed
-    Operation("conv_function", Kind.OTHER, functions=(F.conv1d, F.conv2d, F.conv3d), several=True),
-    Operation("linear_function", Kind.OTHER, functions=(F.linear,), several=True),
+    Operation(
+        "conv_function",
+        Kind.OTHER,
+        functions=(F.conv1d, F.conv2d, F.conv3d),
+        several=True,
+        instead="use the module, as nn.Conv2d, so that the weights belong to it",
+    ),
+    Operation(
+        "linear_function",
+        Kind.OTHER,
+        functions=(F.linear,),
+        several=True,
+        instead="use the module nn.Linear, so that the weights belong to it",
+    ),
     Operation(
         "product",
         Kind.OTHER,
