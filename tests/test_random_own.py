@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import binaryduo as bd
 from binaryduo.graph.tracing import tensors_in
-from tests.architectures.verbs import loss, macs, weights
+from tests.architectures.verbs import agreeing, loss, macs, weights
 from tests.random_own import RandomOwn
 
 SEEDS = range(40)
@@ -45,23 +43,15 @@ def check(seed: int, levels: int, folder: Path) -> str:
         found = bd.cost(model, x)
         assert found.params == sum(p.numel() for p in model.parameters())
         assert found.macs == macs(model, x[:1])
-        packed_as_pytorch(model, x, others, folder / "net.duo")
+        bd.pack(model, x, folder / "net.duo", verbose=False)
+        outputs = bd.load(folder / "net.duo", threads=1).outputs(others.numpy())
+        assert (
+            agreeing(outputs, model, others, 1e-3).sum() >= len(others) // 2
+        )  # rounding may flip an activation
     if seed % 4 == 0:
         profile = bd.mismatch.profile(coupled, loss, x, torch.zeros(len(x)), step="auto", coordinates=1)
         assert all(layer.cdg.isfinite().all() for layer in profile.layers)
     return refused
-
-
-def packed_as_pytorch(model: nn.Module, x: torch.Tensor, others: torch.Tensor, path: Path) -> None:
-    bd.pack(model, x, path, verbose=False)
-    with torch.no_grad():
-        wanted = [t.numpy() for t in tensors_in(model(others))]
-    agree = np.ones(len(others), bool)
-    for found, value in zip(bd.load(path, threads=1).outputs(others.numpy()), wanted, strict=True):
-        assert found.shape == value.shape
-        axes = tuple(range(1, value.ndim))
-        agree &= np.abs(found - value).max(axis=axes) <= 1e-3 * np.abs(value).max()
-    assert agree.sum() >= len(others) // 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -30,7 +30,7 @@ NETWORKS |= {name: ARCHITECTURES[name].make for name in NAMES}
 
 
 def weights(model: nn.Module) -> int:
-    return sum(p.numel() for p in model.parameters() if p.squeeze().dim() > 1 or p.dim() > 1)
+    return sum(p.numel() for p in model.parameters() if p.dim() > 1)
 
 
 def layers(model: nn.Module) -> dict[str, int]:

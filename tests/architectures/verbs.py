@@ -122,16 +122,22 @@ class Run:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         self.same(session.run(None, {"images": self.others.numpy()}))
 
-    def same(self, outputs: list[Any]) -> None:
+    def same(self, outputs: Any) -> None:
         """PyTorch's values, but for an image with an activation that lies on its threshold to rounding."""
-        with torch.no_grad():
-            wanted = [t.numpy() for t in tensors_in(self.deployed(self.others))]
-        agree = np.ones(IMAGES, bool)
-        for found, value in zip(outputs, wanted, strict=True):
-            assert found.shape == value.shape
-            axes = tuple(range(1, value.ndim))
-            agree &= np.abs(found - value).max(axis=axes) <= 1e-4 * np.abs(value).max()
+        agree = agreeing(outputs, self.deployed, self.others, 1e-4)
         assert agree.sum() >= IMAGES - 2, f"{agree.sum()} of {IMAGES} images agree"
+
+
+def agreeing(outputs: Any, model: nn.Module, x: Tensor, tolerance: float) -> Any:
+    """Which images another engine gives PyTorch's values for, relative to the largest: (N,), bool."""
+    with torch.no_grad():
+        wanted = [t.numpy() for t in tensors_in(model(x))]
+    agree = np.ones(len(x), bool)
+    for found, value in zip(outputs, wanted, strict=True):
+        assert found.shape == value.shape
+        axes = tuple(range(1, value.ndim))
+        agree &= np.abs(found - value).max(axis=axes) <= tolerance * np.abs(value).max()
+    return agree
 
 
 def prepared(model: nn.Module) -> nn.Module:
