@@ -55,7 +55,8 @@ Each is written as its authors write it, with `bd.nn.QuantAct` as the activation
 - **coupled** (three levels): the decoupled network has no more weights than the baseline;
 - **decoupled**: in float64 the same values on eight other inputs, to 1e-10 of the largest;
 - **cost**: parameters as PyTorch counts them, multiply-accumulates as counted by hooks while it runs;
-- **profiled**: for each layer with float weights a coordinate of the CDG equals that of two whole forward passes;
+- **profiled**, all layers or four of many: where weights are float, a coordinate of the CDG equals that of two whole
+  forward passes;
 - **packed** and exported to **ONNX**: the engine and ONNX Runtime give what PyTorch gives on eight other inputs, to
   1e-4 of the largest (up to two inputs may have an activation that rounding puts on the other side of its threshold).
 

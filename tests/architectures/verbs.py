@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import binaryduo as bd
 from binaryduo.graph.tracing import tensors_in
+from binaryduo.mismatch.perturbation import is_weighted
 from tests.architectures.registry import Architecture
 from tests.random_nets import randomise
 
@@ -87,10 +88,13 @@ class Run:
         return self.baseline if self.binary is None else self.binary
 
     def profile(self) -> None:
-        """One coordinate of each layer's CDG again, by two whole forward passes."""
+        """A coordinate of a layer's CDG again, by two whole forward passes; of all layers, or of four of many."""
         model = (self.baseline if self.coupled is None else self.coupled).double()
         x = self.x.double()
-        profile = bd.mismatch.profile(model, loss, x, torch.zeros(len(x)), step="auto", coordinates=2)
+        names = [name for name, module in model.named_modules() if is_weighted(module)]
+        some = None if len(names) < 6 else names[:: -(-len(names) // 4)]
+        targets = torch.zeros(len(x))
+        profile = bd.mismatch.profile(model, loss, x, targets, step="auto", coordinates=2, layers=some)
         assert profile.layers
         for layer in profile.layers:
             if layer.weights != "latent":
