@@ -116,7 +116,16 @@ def _written(row: Operation) -> list[str]:
                 {"largest": "`torch.max(x, dim)[0]`", "smallest": "`torch.min(x, dim)[0]`"}[function.__name__]
             )
     found += [f"`x.{method}()`" for method in row.methods]
-    return list(dict.fromkeys(found))
+    return _shortened(list(dict.fromkeys(found)))
+
+
+def _shortened(names: list[str]) -> list[str]:
+    """Names that only differ in their dimensions as one: `nn.Conv1d`, `nn.Conv2d` -> `nn.Conv1d/2d`."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for name in names:
+        stem, dimensions = re.fullmatch(r"`(.*?)(\dd)?`", name).groups()  # type: ignore[union-attr]
+        found.setdefault((stem, bool(dimensions)), []).append(dimensions or "")
+    return [f"`{stem}{'/'.join(dimensions)}`" for (stem, _), dimensions in found.items()]
 
 
 def _means(row: Operation, kind: Any) -> bool:
