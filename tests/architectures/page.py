@@ -64,7 +64,16 @@ The weights are those of layers, in the baseline and in the decoupled network.
 
 """
 
-_SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "neg": "-x", "getitem": "x[…]", "matmul": "@"}
+_SIGNS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "neg": "-x",
+    "pow": "**",
+    "getitem": "x[…]",
+    "matmul": "@",
+}
 _BITS = {Kind.POOL, Kind.WEIGHTED, Kind.RESHAPE, Kind.CAT, Kind.SELECT, Kind.PAD, Kind.QUANT}
 
 

@@ -57,6 +57,12 @@ def test_windows_that_stay_inside_cost_nothing(tmp_path: Path) -> None:
 WAYS = {
     "amax": lambda x: x.amax((2, 3)),
     "amax, kept": lambda x: torch.amax(x, (-2, -1), keepdim=True),
+    "flat mean": lambda x: x.flatten(2).mean(-1),
+    "flat mean, viewed": lambda x: x.view(x.size(0), x.size(1), -1).mean(2),
+    "flat maximum": lambda x: torch.max(x.flatten(2), 2)[0],
+    "sum": lambda x: x.sum((2, 3)),
+    "flat sum": lambda x: x.flatten(2).sum(2),
+    "square": lambda x: x**2 - torch.pow(x, 2) / 3,
     "window of the size": lambda x: F.avg_pool2d(x, x.size()[2:]),
     "window of a shape": lambda x: F.max_pool2d(x, (x.shape[2], 2)),
     "one pixel": lambda x: x[:, :, -1, 2],
@@ -102,3 +108,38 @@ def test_the_largest_along_a_dimension_keeps_bits_levels_and_gradients(tmp_path:
 def test_a_column_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(bd.errors.GraphError, match="'getitem' cannot be packed: a pixel or a row"):
         bd.pack(Lambda(lambda x: x[:, :, :, 1], False).eval(), torch.randn(1, 2, 5, 6), tmp_path / "net.duo")
+
+
+def test_squeezing_everything_says_what_to_write_instead(tmp_path: Path) -> None:
+    with pytest.raises(bd.errors.GraphError, match=r"use flatten\(1\)"):
+        bd.pack(
+            Lambda(lambda x: F.adaptive_avg_pool2d(x, 1).squeeze(), False).eval(),
+            torch.randn(1, 2, 5, 6),
+            tmp_path / "n",
+        )
+
+
+class Attended(nn.Module):
+    """CBAM's spatial attention: the mean and the largest over the channels are not channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.act = nn.Conv2d(2, 16, 1), nn.BatchNorm2d(16), bd.nn.QuantAct()
+        self.gate, self.last, self.fc = nn.Conv2d(3, 1, 3, padding=1), nn.Conv2d(16, 16, 1), nn.Linear(16, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.conv(x))
+        pooled = [y.mean(1, keepdim=True), torch.max(y, 1, keepdim=True)[0], y.sum(1, keepdim=True)]
+        y = y * torch.sigmoid(self.gate(torch.cat(pooled, 1)))
+        return self.fc(self.act(self.last(self.act(y))).mean((2, 3)))
+
+
+def test_reductions_over_channels_are_not_taken_for_channels(tmp_path: Path) -> None:
+    model, x = Attended(), torch.randn(3, 2, 5, 6)
+    coupled = bd.couple(model, x).eval()
+    assert coupled.gate.in_channels == 3
+    binary = bd.decouple(coupled.double(), x.double())
+    with torch.no_grad():
+        torch.testing.assert_close(binary(x.double()), coupled(x.double()), rtol=1e-12, atol=1e-12)
+    with pytest.raises(bd.errors.GraphError, match="only over all pixels"):
+        bd.pack(model.eval(), x, tmp_path / "net.duo")

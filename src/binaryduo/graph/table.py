@@ -70,6 +70,12 @@ def _join(name: str, *functions: Any, lower: str | None = None) -> Operation:
     )
 
 
+def _reduction(name: str, kind: Kind, function: Any, *others: Any, **more: Any) -> Operation:
+    """Some dimensions become one number each: `function` is also a method of tensors."""
+    arguments = {"dim": None, "keepdim": False}
+    return Operation(name, kind, arguments, (function, *others), (function.__name__,), **more)
+
+
 def _move(name: str, arguments: dict[str, Any], *functions: Any, **more: Any) -> Operation:
     """Channels or pixels in another order, or some of them."""
     return Operation(name, move_kind, arguments, functions, lower="select", **more)
@@ -168,30 +174,14 @@ TABLE: tuple[Operation, ...] = (
         average=True,
         lower="adaptive_average_pool",
     ),
-    Operation(
-        "mean",
-        Kind.POOL,
-        {"dim": None, "keepdim": False},
-        (torch.mean,),
-        ("mean",),
-        average=True,
-        lower="mean",
-    ),
-    Operation(
-        "largest",
-        Kind.POOL,
-        {"dim": (), "keepdim": False},
-        (torch.amax, largest),
-        ("amax",),
-        extreme=True,
-        lower="largest",
-    ),
-    Operation(
+    _reduction("mean", Kind.POOL, torch.mean, average=True, lower="mean"),
+    _reduction("sum", Kind.WEIGHTED, torch.sum, average=True, lower="sum_of_pixels"),
+    _reduction("largest", Kind.POOL, torch.amax, largest, extreme=True, lower="largest"),
+    _reduction(
         "smallest",
         Kind.POOL,
-        {"dim": (), "keepdim": False},
-        (torch.amin, smallest),
-        ("amin",),
+        torch.amin,
+        smallest,
         extreme=True,
         instead="the smallest value is the negative of the largest one of the negated values: -(-x).amax(dim)",
     ),
@@ -328,6 +318,14 @@ TABLE: tuple[Operation, ...] = (
     _curve("exp"),
     _curve("square"),
     _curve("sqrt", lower=None),
+    Operation(
+        "power",
+        Kind.ELEMENTWISE,
+        {"exponent": REQUIRED},
+        (torch.pow, operator.pow),
+        ("pow",),
+        lower="power",
+    ),
     _curve("neg", lower="negate"),
     Operation("minus", Kind.ELEMENTWISE, functions=(operator.neg,), lower="negate"),
 )

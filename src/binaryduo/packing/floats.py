@@ -72,6 +72,13 @@ def curve(b: Builder, call: Call, value: Value) -> Value:
     return b.to_float(node, value, op)
 
 
+def power(b: Builder, call: Call, value: Value) -> Value:
+    """x ** 2; other powers have no function in the engine."""
+    if call["exponent"] != 2 or not call.literal("exponent"):
+        raise b.refuse(call.node, "of powers the square (x ** 2) can be packed")
+    return b.to_float(call.node, value, Op(b.name_of(call.node), Code.CURVE, -1, function=int(Curve.SQUARE)))
+
+
 def _parameters(call: Call, function: Curve, names: tuple[str, ...], channels: int) -> Any:
     """The engine's parameters of a curve, float32."""
     if call.operation.name == "relu6":

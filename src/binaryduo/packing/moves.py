@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import fx
 
 from binaryduo.engine.program import Code, Op, Storage
@@ -43,6 +44,10 @@ def flatten(b: Builder, call: Call, value: Value) -> Value:
     shape, c, h, w = b.shape(call.node), *value.shape
     if tuple(shape[1:]) in ((c * h * w,), (c, h, w), (c, w) if h == 1 else ()):
         return b.alias(call.node, value)
+    if call.operation.name == "squeeze" and call["dim"] is None and value.shape[1:] == (1, 1):
+        raise b.refuse(
+            call.node, "of a single image squeeze() drops the dimension of the images too: use flatten(1)"
+        )
     raise b.refuse(
         call.node,
         f"a reshape from {tuple(call.shapes[0])} to {tuple(shape)} is not a flattening of one image's values: a packed "
@@ -104,6 +109,22 @@ def mean(b: Builder, call: Call, value: Value) -> Value:
     if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
         raise b.refuse(call.node, "a mean can be packed only over all pixels of an image, (2, 3)")
     return adaptive_average_pool(b, call, value)
+
+
+def sum_of_pixels(b: Builder, call: Call, value: Value) -> Value:
+    """A sum over all pixels is their mean, multiplied with their number."""
+    rank = len(call.shapes[0])
+    if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
+        raise b.refuse(call.node, "a sum can be packed only over all pixels of an image, (2, 3)")
+    op = _even_window(b, call, value, Code.AVERAGE_POOL)
+    mean = b.tensor(f"{call.node.name}.mean", Storage.FLOAT, (value.shape[0], 1, 1))
+    b.program.ops.append(replace(op, input=b.floats(value), out_float=mean))
+    count = torch.full((value.shape[0],), float(value.shape[1] * value.shape[2]), dtype=torch.float64)
+    source = Value(call.node, (value.shape[0], 1, 1), stored=mean)
+    pending = b.start(source, call.node.name)
+    b.affine(pending, count, torch.zeros_like(count), 1)
+    pending.steps.append(lambda x: x * count)
+    return Value(call.node, source.shape, pending)
 
 
 def largest(b: Builder, call: Call, value: Value) -> Value:
