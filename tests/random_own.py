@@ -193,7 +193,7 @@ class RandomOwn(nn.Module):
                 parts.append(kind(make, width))
         self.parts, self.last = nn.Sequential(*parts), Plain(make, width, 12)
         self.head = rng.choice(["label", "label", "tuple", "dictionary", "map"])
-        self.pool = rng.choice(["mean", "max", "amax", "flat"])
+        self.pool = rng.choice(["mean", "max", "amax", "flat", "sum", "flat mean"])
         self.fc = nn.Linear(12 * (8**self.dims if self.pool == "flat" else 1), 5)
         self.map = CONV[self.dims](12, 4, 1)
         generator = torch.Generator().manual_seed(seed)
@@ -213,6 +213,10 @@ class RandomOwn(nn.Module):
         pixels = tuple(range(2, 2 + self.dims))
         if self.pool == "mean":
             y = x.mean(pixels)
+        elif self.pool == "sum":
+            y = x.sum(pixels) / 8
+        elif self.pool == "flat mean":
+            y = x.flatten(2).mean(-1)
         elif self.pool == "amax":
             y = torch.amax(x, dim=pixels)
         elif self.pool == "max":
