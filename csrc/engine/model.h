@@ -21,16 +21,20 @@ class Model {
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats; outputs: N × C × H × W floats for each; arena: arena_bytes() of memory.
+    // images: N × C × H × W floats, or bytes where the input is bytes; outputs: N × C × H × W floats for each; arena: arena_bytes() of memory.
     // watch may be null. Allocates nothing.
-    void run(const float* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
+    void run(const void* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
              void* watcher) const;
 
   private:
     struct Workspace;
+    struct Pass;
+    struct Convolutions;
     struct Runner;
     Workspace lay_out(void* arena) const;
-    void prepare_weights(const Op& op, const ConvShape& s);
+    void reserve_shape(const ConvShape& s);
+    void reserve(const Op& op);
+    void reserve_groups(const Op& op);
 
     Program program_;
     const Kernels& kernels_;
