@@ -61,7 +61,7 @@ struct Model::Convolutions : Model::Pass {
         const uint8_t* around = in.kind == Kind::kBytes ? op.weights + s.kh * s.segment() * s.channels : nullptr;
         pad<uint8_t>(s, in, around, [&](size_t pixel, size_t count, uint8_t* out, uint8_t*) {
             if (in.kind == Kind::kBytes)
-                std::memcpy(out, bits(op.input) + pixel * in.channels, count * in.channels);
+                with_frame_channel(bits(op.input) + pixel * in.channels, count, in.channels, out);
             else
                 unpack(in, bits(op.input) + pixel * in.pixel_bytes(), count, kUnit.bytes, out);
         });

@@ -293,7 +293,7 @@ class OpReader {
         if (in.channels % op.groups || op.channels % op.groups)
             refuse(name_ + "'s channels are not a multiple of its groups");
         const uint64_t of_group = in.channels / op.groups;
-        uint64_t unit = of_group;
+        uint64_t unit = in.kind == Kind::kBytes ? in.channels + 1 : of_group;
         if (binary) unit = op.groups > 1 ? (of_group + 7) / 8 * 8 : in.pixel_bytes() * 8;
         const uint64_t inputs = uint64_t(op.kh) * op.kw * unit;
         const bool sums_are_integers = binary || (op.byte_weights() && in.kind != Kind::kFloat);
@@ -306,8 +306,8 @@ class OpReader {
         if (binary || (op.flags & kBitWeights)) bytes = (count + 7) / 8;
         if (op.flags & kHalfWeights) bytes = 2 * count;
         if (op.byte_weights()) bytes = count;
-        // What lies around an image of bytes: a value for each channel, after the weights.
-        op.weights = find<uint8_t>(r, 64, bytes + (in.kind == Kind::kBytes ? in.channels : 0), "weights");
+        // What lies around an image of bytes: a pixel, after the weights.
+        op.weights = find<uint8_t>(r, 64, bytes + (in.kind == Kind::kBytes ? unit : 0), "weights");
         if (!op.weights) refuse(name_ + " has no weights");
         if (sums_are_integers || op.groups > 1 || (op.flags & (kHalfWeights | kBitWeights | kByteWeights)))
             keep_again(bytes, "weights");

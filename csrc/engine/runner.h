@@ -52,20 +52,20 @@ struct Model::Runner : Model::Convolutions {
     void mean_copies(const Op& op) {
         const Tensor &in = tensor(op.input), &out = tensor(op.out_float);
         const uint32_t* index = op.listed.empty() ? nullptr : op.listed.data();
-        const float share = 1.0f / float(op.copies);
         each_pixel(in, [&](size_t p) {
             const float* __restrict x = floats(op.input) + p * in.channels;
             float* __restrict y = floats(op.out_float) + p * out.channels;
+            if (op.copies == 2 && !index) {
+                for (size_t c = 0; c < out.channels; ++c) y[c] = (x[c] + x[out.channels + c]) * 0.5f;
+                return;
+            }
             std::memset(y, 0, out.channels * sizeof(float));
             for (size_t first = 0; first < op.copies * out.channels; first += out.channels)
                 if (index)
                     for (size_t c = 0; c < out.channels; ++c) y[c] += x[index[first + c]];
                 else
                     for (size_t c = 0; c < out.channels; ++c) y[c] += x[first + c];
-            if (op.copies & (op.copies - 1))
-                for (size_t c = 0; c < out.channels; ++c) y[c] /= float(op.copies);
-            else  // the same numbers, without divisions
-                for (size_t c = 0; c < out.channels; ++c) y[c] *= share;
+            for (size_t c = 0; c < out.channels; ++c) y[c] /= float(op.copies);
         });
     }
 
@@ -130,11 +130,19 @@ struct Model::Runner : Model::Convolutions {
 
     void lookup(const Op& op) {
         const Tensor& t = tensor(op.input);
-        const float* table = reinterpret_cast<const float*>(op.weights);
-        each_pixel(t, [&](size_t p) {
-            const uint8_t* in = bits(op.input) + p * t.channels;
-            float* out = floats(op.out_float) + p * t.channels;
-            for (size_t c = 0; c < t.channels; ++c) out[c] = table[c * 256 + in[c]];
+        each(images * t.height, kFloat * images * t.pixels() * t.channels, [&](size_t row, size_t) {
+            const float* table = reinterpret_cast<const float*>(op.weights);
+            const size_t values = size_t(t.width) * t.channels;
+            const uint8_t* __restrict in = bits(op.input) + row * values;
+            float* __restrict out = floats(op.out_float) + row * values;
+            if (t.channels == 3)
+                for (size_t i = 0; i < values; i += 3) {
+                    out[i] = table[in[i]];
+                    out[i + 1] = table[256 + in[i + 1]];
+                    out[i + 2] = table[512 + in[i + 2]];
+                }
+            else
+                for (size_t i = 0; i < values; ++i) out[i] = table[i % t.channels * 256 + in[i]];
         });
     }
 

@@ -8,10 +8,15 @@
 
 namespace binaryduo {
 
+// A pixel of bytes has one more, which is zero inside of the image: in the frame around it neither a byte nor
+// zero is what normalises to zero, and a byte and the weight of this one are near enough.
+//
 // A dense layer's output is one pixel: its images become the pixels of one row, so that pairs of images are
 // counted together and weights are read once for many images.
 inline ConvShape shape_of(const Op& op, const Tensor& in, const Tensor& out, size_t images) {
-    const size_t unit = op.code == Code::kBinaryConv ? in.pixel_bytes() : in.channels;
+    const size_t unit = op.code == Code::kBinaryConv ? in.pixel_bytes()
+                        : in.kind == Kind::kBytes    ? in.channels + 1
+                                                     : in.channels;
     if (op.kh == in.height && op.kw == in.width && out.pixels() == 1 && !op.ph && !op.pw)
         return {1, 1, images, unit * in.pixels(), 1, 1, 1, 1, 0, 0, 1, images, op.channels};
     return {images, in.height, in.width, unit,       op.kh,     op.kw,      op.sh,
@@ -58,6 +63,21 @@ void unpack(const Tensor& t, const uint8_t* pixels, size_t count, const T (*unit
         for (size_t i = 0; i < whole; ++i, out += 8) std::memcpy(out, unit[*pixels++], 8 * sizeof(T));
         if (rest) std::memcpy(out, unit[*pixels++], rest * sizeof(T));
         out += rest;
+    }
+}
+
+// Pixels of bytes with the one more that tells the frame.
+inline void with_frame_channel(const uint8_t* pixels, size_t count, size_t channels, uint8_t* out) {
+    if (channels == 3) {  // one store for a pixel
+        for (; count; --count, pixels += 3, out += 4) {
+            const uint8_t pixel[4] = {pixels[0], pixels[1], pixels[2], 0};
+            std::memcpy(out, pixel, 4);
+        }
+        return;
+    }
+    for (; count; --count, pixels += channels, out += channels + 1) {
+        std::memcpy(out, pixels, channels);
+        out[channels] = 0;
     }
 }
 

@@ -242,7 +242,7 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         if code == Code.BINARY_CONV or flags & Flag.BIT_WEIGHTS:
             op.weights = view("weights", "u1", (count + 7) // 8)
         elif flags & Flag.BYTE_WEIGHTS:
-            frame = source.channels if source.kind == Storage.BYTES else 0
+            frame = source.channels + 1 if source.kind == Storage.BYTES else 0
             op.weights = view("weights", "i1", count + frame)
         else:
             op.weights = view("weights", "<f2" if flags & Flag.HALF_WEIGHTS else "<f4", count)

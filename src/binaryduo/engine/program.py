@@ -139,8 +139,8 @@ class Op:
     output row (H first ones, H second ones), then the two columns of each column; its `scale` has their shares.
     `groups` of channels are normalised together by NORMALISE; its `weights` are ε. A convolution with groups has the
     weights of each group as those of a convolution of its own, one after the other.
-    The `weights` of LOOKUP are a table, 256 floats for each channel. A convolution of BYTES has after its weights what
-    lies around the image: a byte for each channel.
+    The `weights` of LOOKUP are a table, 256 floats for each channel. A convolution of BYTES has one more input channel,
+    which is 0 in the image, and after its weights the pixel that lies around the image: C + 1 bytes.
     Arrays are as they lie in the file: see `binaryduo.engine.weight_layout`.
     """
 
@@ -204,7 +204,7 @@ class Program:
         432
         """
         source = self.tensors[op.input]
-        unit = source.channels // max(1, op.groups)
+        unit = source.channels // max(1, op.groups) + (source.kind == Storage.BYTES)
         if op.code == Code.BINARY_CONV:
             unit = (unit + 7) // 8 * 8 if op.groups > 1 else source.pixel_bytes * 8
         return op.kernel[0] * op.kernel[1] * unit

@@ -89,15 +89,14 @@ def float_sums(program: Program, op: Op, source: Values) -> Values:
     weights = _float_weights(program, op)
     if not op.flags & Flag.BYTE_WEIGHTS or program.tensors[op.input].kind == Storage.FLOAT:
         return _sums(op, source.astype(np.float32), weights)
-    around = np.zeros(source.shape[-1])
+    pixels, around = source.astype(np.float64), np.zeros(source.shape[-1])
     if program.tensors[op.input].kind == Storage.BYTES:
         assert op.weights is not None
-        around = op.weights[-source.shape[-1] :].view(np.uint8).astype(np.float64)
+        pixels = np.pad(pixels, [(0, 0)] * 3 + [(0, 1)])  # the channel that tells the frame
+        around = op.weights[-pixels.shape[-1] :].view(np.uint8).astype(np.float64)
     # less what lies around the image, the frame is zero again
-    inside = _sums(op, source.astype(np.float64) - around, weights.astype(np.float64))
-    pixels = op.kernel[0] * op.kernel[1]
-    constant = weights.astype(np.float64) @ np.tile(around, pixels) if op.groups <= 1 else 0
-    return (inside + constant).astype(np.float32)
+    constant = weights.astype(np.float64) @ np.tile(around, op.kernel[0] * op.kernel[1])
+    return np.asarray(_sums(op, pixels - around, weights.astype(np.float64)) + constant, np.float32)
 
 
 def _sums(op: Op, source: Values, weights: Values) -> Values:

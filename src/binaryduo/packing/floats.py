@@ -204,8 +204,8 @@ def transposed(b: Builder, call: Call, value: Value) -> Value:
     op.scale = np.concatenate([part.ravel() for part in shares]).astype(np.float32)
     b.program.ops.append(op)
     op = Op(str(node.target), Code.FLOAT_CONV, spread, kernel=kernel, channels=len(weight))
-    op.flags |= Flag.HALF_WEIGHTS * b.half
-    dtype = np.float16 if b.half else np.float32
+    op.flags |= Flag.HALF_WEIGHTS * b.choices.half
+    dtype = np.float16 if b.choices.half else np.float32
     op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
     pending = Pending(op, shape, None, torch.ones((), dtype=torch.float64))
     if wide.bias is not None:

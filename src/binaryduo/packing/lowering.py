@@ -17,6 +17,7 @@ from binaryduo.graph.operations import Call, Kind, nodes_in
 from binaryduo.graph.table import TABLE
 from binaryduo.packing import floats, layers, moves
 from binaryduo.packing.builder import Builder, Value
+from binaryduo.packing.choices import Choices
 
 Rule = Callable[[Builder, Call, Value], Value]
 
@@ -36,12 +37,14 @@ def parts() -> str:
     return ", ".join(row.name.replace("_", " ") for row in TABLE if row.lower is not None)
 
 
-def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | None = None) -> Program:
+def lower(
+    analysis: Analysis, choices: Choices | None = None, numbers: dict[fx.Node, Any] | None = None
+) -> Program:
     """The program of an analysed model; raises GraphError, with the module's name, on what cannot be packed.
 
     `numbers` are the values of what is no tensor, as sizes that forward() computes with.
     """
-    builder = Builder(analysis, half, numbers)
+    builder = Builder(analysis, choices or Choices(), numbers)
     outputs: list[Value] = []
     for node in analysis.graph.nodes:
         if node.op == "output":
@@ -53,12 +56,19 @@ def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | 
                 continue  # an argument that keeps its default
             if builder.values:
                 raise GraphError("a model with more than one input cannot be packed")
-            shape = builder.image_shape(node)
-            builder.values[node] = Value(node, shape, stored=builder.tensor(node.name, Storage.FLOAT, shape))
+            builder.values[node] = _input(builder, node)
         elif analysis.info[node].kind is not Kind.SCALAR:
             _visit(builder, node)
     _finish(builder, outputs)
     return builder.program
+
+
+def _input(builder: Builder, node: fx.Node) -> Value:
+    """The images: floats, or pixels that are looked up where something needs them as floats."""
+    shape = builder.image_shape(node)
+    if builder.choices.pixels is None:
+        return Value(node, shape, stored=builder.tensor(node.name, Storage.FLOAT, shape))
+    return Value(node, shape, bytes=builder.tensor(f"{node.name}.pixels", Storage.BYTES, shape))
 
 
 def _finish(builder: Builder, outputs: list[Value]) -> None:
