@@ -22,8 +22,15 @@ struct ByteConv {
     static size_t row_steps(const ConvShape& s) { return (s.segment() + kStep - 1) / kStep; }
     static size_t block_weights(const ConvShape& s) { return s.kh * row_steps(s) * 16 * kStep; }
 
+    // Blocks of the group that begins at channel `first`: 1, 2 or kBlocks, so that few loops are compiled.
+    static size_t blocks_of(const ConvShape& s, size_t first) {
+        const size_t blocks = (std::min(kGroup, s.channels - first) + 15) / 16;
+        return blocks < 3 ? blocks : kBlocks;
+    }
+
     static size_t weight_bytes(const ConvShape& s) {
-        return (s.channels + 15) / 16 * block_weights(s) * sizeof(Weight);
+        const size_t last = (s.channels - 1) / kGroup * kGroup;
+        return (last / 16 + blocks_of(s, last)) * block_weights(s) * sizeof(Weight);
     }
 
     // From blocks of 16 channels with the channel innermost, as floats lie too.
@@ -33,8 +40,7 @@ struct ByteConv {
         for (size_t c = 0; c < s.channels; ++c) {
             const size_t block = c / 16 * 16, width = std::min<size_t>(16, s.channels - block);
             const int8_t* from = weights + block * inputs + c % 16;
-            const size_t group = c / kGroup * kGroup,
-                         blocks = (std::min(kGroup, s.channels - group) + 15) / 16;
+            const size_t group = c / kGroup * kGroup, blocks = blocks_of(s, group);
             Weight* to = reinterpret_cast<Weight*>(out) + group / 16 * block_weights(s) +
                          (c - group) / 16 * 16 * kStep + c % 16 * kStep;
             for (size_t ky = 0; ky < s.kh; ++ky)
@@ -96,13 +102,11 @@ struct ByteConv {
         for (size_t p = 0; p < pixels; ++p, place.next())
             windows[p] = padded + (place.row() * s.padded_width() + place.column()) * s.unit;
         const Weight* here = reinterpret_cast<const Weight*>(weights) + first / 16 * block_weights(s);
-        const size_t blocks = (channels + 15) / 16;
+        const size_t blocks = blocks_of(s, first);
         if (blocks == 1)
             count_all<1>(s, windows, pixels, here, e, pixel, first, channels);
-        else if (blocks == 2 || kBlocks == 2)
+        else if (blocks == 2)
             count_all<2>(s, windows, pixels, here, e, pixel, first, channels);
-        else if (blocks == 3)
-            count_all<std::min<size_t>(3, kBlocks)>(s, windows, pixels, here, e, pixel, first, channels);
         else
             count_all<kBlocks>(s, windows, pixels, here, e, pixel, first, channels);
     }

@@ -41,7 +41,7 @@ struct Model::Convolutions : Model::Pass {
                     std::memcpy(out, floats(op.input) + pixel * in.channels,
                                 count * in.channels * sizeof(float));
                 else
-                    unpack(in, bits(op.input) + pixel * in.pixel_bytes(), count, kUnit.floats, out);
+                    unpack(in, bits(op.input) + pixel * in.pixel_bytes(), count, 1.0f, out);
             });
         float_sums(s, padded, op.fweights(), epilogue_of(op));
     }
@@ -63,7 +63,7 @@ struct Model::Convolutions : Model::Pass {
             if (in.kind == Kind::kBytes)
                 with_frame_channel(bits(op.input) + pixel * in.channels, count, in.channels, out);
             else
-                unpack(in, bits(op.input) + pixel * in.pixel_bytes(), count, kUnit.bytes, out);
+                unpack(in, bits(op.input) + pixel * in.pixel_bytes(), count, uint8_t(1), out);
         });
         std::memset(work.stream + byte_stream(s) - kStreamGuard, 0, kStreamGuard);
         const Epilogue e = epilogue_of(op);
@@ -130,14 +130,14 @@ struct Model::Convolutions : Model::Pass {
     // Fills the stream for groups that are spread out: bits as bytes 0 and -1.
     void spread(const Op& op, const Groups& g) {
         const Tensor& in = tensor(op.input);
-        const auto from_bits = [&](auto unit, size_t pixel, auto* channels) {
-            unpack(in, bits(op.input) + pixel * in.pixel_bytes(), 1, unit, channels);
+        const auto from_bits = [&](auto one, size_t pixel, auto* channels) {
+            unpack(in, bits(op.input) + pixel * in.pixel_bytes(), 1, one, channels);
             return channels;
         };
         if (g.binary) {
             pad<uint8_t>(g.shape, in, nullptr, [&](size_t pixel, size_t count, uint8_t* out, uint8_t* free) {
                 for (; count; --count, ++pixel, out += g.shape.unit)
-                    spread_pixel(g, from_bits(kUnit.masks, pixel, free), out);
+                    spread_pixel(g, from_bits(uint8_t(255), pixel, free), out);
             });
             return;
         }
@@ -145,7 +145,7 @@ struct Model::Convolutions : Model::Pass {
             for (; count; --count, ++pixel, out += g.shape.unit)
                 spread_pixel(g,
                              in.kind == Kind::kBits
-                                 ? from_bits(kUnit.floats, pixel, reinterpret_cast<float*>(free))
+                                 ? from_bits(1.0f, pixel, reinterpret_cast<float*>(free))
                                  : floats(op.input) + pixel * in.channels,
                              out);
         });
@@ -175,7 +175,7 @@ struct Model::Convolutions : Model::Pass {
             float* channels = reinterpret_cast<float*>(free);
             for (; count; --count, ++pixel, out += g.inputs) {
                 if (in.kind == Kind::kBits)
-                    unpack(in, bits(op.input) + pixel * in.pixel_bytes(), 1, kUnit.floats, channels);
+                    unpack(in, bits(op.input) + pixel * in.pixel_bytes(), 1, 1.0f, channels);
                 else
                     channels = floats(op.input) + pixel * in.channels;
                 std::memcpy(out, channels + first, g.inputs * sizeof(float));

@@ -32,9 +32,10 @@ class Model {
     struct Convolutions;
     struct Runner;
     Workspace lay_out(void* arena) const;
-    void reserve_shape(const ConvShape& s);
-    void reserve(const Op& op);
-    void reserve_groups(const Op& op);
+    // These run once, when a model is opened.
+    __attribute__((cold)) void reserve_shape(const ConvShape& s);
+    __attribute__((cold)) void reserve(const Op& op);
+    __attribute__((cold)) void reserve_groups(const Op& op);
 
     Program program_;
     const Kernels& kernels_;

@@ -39,15 +39,18 @@ struct Model::Pass {
 
     // Calls task for all items, on all threads where that pays: `nanoseconds` is about what one thread needs.
     template <typename F>
-    void each(size_t items, double nanoseconds, F task) {
-        const duo_options& o = model.options_;
-        if (o.threads < 2 || items < 2 || nanoseconds <= kWorthSharing) {
-            for (size_t item = 0; item < items; ++item) task(item, size_t(0));
-            return;
-        }
-        o.share(
-            o.pool, o.threads, items,
+    void each(size_t items, double nanoseconds, F task) const {
+        each_item(
+            items, nanoseconds,
             [](void* self, size_t item, size_t thread) { (*static_cast<F*>(self))(item, thread); }, &task);
+    }
+
+    __attribute__((noinline)) void each_item(size_t items, double nanoseconds, duo_task task,
+                                             void* self) const {
+        const duo_options& o = model.options_;
+        if (o.threads > 1 && items > 1 && nanoseconds > kWorthSharing)
+            return o.share(o.pool, o.threads, items, task, self);
+        for (size_t item = 0; item < items; ++item) task(self, item, 0);
     }
 
     const Tensor& tensor(int32_t i) const { return model.program_.tensors[i]; }

@@ -175,7 +175,7 @@ struct Model::Runner : Model::Convolutions {
             case Code::kUnpack:
                 each_pixel(tensor(op.input), [&](size_t p) {
                     const Tensor& t = tensor(op.input);
-                    unpack(t, bits(op.input) + p * t.pixel_bytes(), 1, kUnit.floats,
+                    unpack(t, bits(op.input) + p * t.pixel_bytes(), 1, 1.0f,
                            floats(op.out_float) + p * t.channels);
                 });
                 break;

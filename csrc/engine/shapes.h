@@ -40,30 +40,32 @@ inline size_t stream_of(const Kernels& kernels, const Op& op, const Tensor& in, 
     return on_bytes(op, in) ? byte_stream(s) : padded_values(s) * sizeof(float);
 }
 
-// The eight bits of a byte as eight numbers: 0 and 1, as masks 0 and 255.
+// The eight bits of a byte as eight bytes, 0 and 1.
 struct Unit {
-    float floats[256][8];
-    uint8_t bytes[256][8], masks[256][8];
-    constexpr Unit() : floats(), bytes(), masks() {
+    uint8_t bytes[256][8];
+    constexpr Unit() : bytes() {
         for (int byte = 0; byte < 256; ++byte)
-            for (int bit = 0; bit < 8; ++bit) {
-                bytes[byte][bit] = uint8_t(byte >> bit & 1);
-                masks[byte][bit] = byte >> bit & 1 ? 255 : 0;
-                floats[byte][bit] = float(byte >> bit & 1);
-            }
+            for (int bit = 0; bit < 8; ++bit) bytes[byte][bit] = uint8_t(byte >> bit & 1);
     }
 };
 constexpr Unit kUnit;
 
-// `count` pixels of bits as one number a channel, by a table of kUnit.
+// `count` pixels of bits as one number a channel: 0 and `one`.
 template <typename T>
-void unpack(const Tensor& t, const uint8_t* pixels, size_t count, const T (*unit)[8], T* out) {
-    const size_t channels = t.channels_of_copy(), whole = channels / 8, rest = channels % 8;
-    for (size_t copy = 0; copy < count * t.copies; ++copy) {
-        for (size_t i = 0; i < whole; ++i, out += 8) std::memcpy(out, unit[*pixels++], 8 * sizeof(T));
-        if (rest) std::memcpy(out, unit[*pixels++], rest * sizeof(T));
-        out += rest;
-    }
+__attribute__((noinline)) void unpack(const Tensor& t, const uint8_t* pixels, size_t count, T one, T* out) {
+    const size_t channels = t.channels_of_copy();
+    for (size_t copy = 0; copy < count * t.copies; ++copy)
+        for (size_t c = 0; c < channels; c += 8) {
+            const uint8_t* bits = kUnit.bytes[*pixels++];
+            const size_t n = std::min<size_t>(8, channels - c);
+            T eight[8];
+            for (size_t i = 0; i < 8; ++i) eight[i] = T(bits[i] * one);
+            if (n == 8)
+                std::memcpy(out, eight, sizeof eight);
+            else
+                std::memcpy(out, eight, n * sizeof(T));
+            out += n;
+        }
 }
 
 // Pixels of bytes with the one more that tells the frame.
