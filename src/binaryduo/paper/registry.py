@@ -31,6 +31,7 @@ EXPERIMENTS = (
     "sample_size",
     "coupling_choices",
     "coupling_pays",
+    "coupling_mismatch",
     "one_bit_weights",
 )
 RECORDS = ("cifar10_budget", "search_grid", "search_overhead", "overview")
