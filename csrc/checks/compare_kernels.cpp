@@ -117,7 +117,8 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
     const size_t all = c.copies * s.channels, row = c.copies * ((s.channels + 7) / 8);
     Results r{std::vector<uint8_t>(s.pixels() * row), std::vector<float>(s.pixels() * all)};
     Epilogue e{};
-    e.channels = s.channels, e.copies = c.copies, e.stride = all, e.flip = d.flip.data, e.out_bits = r.bits.data();
+    e.channels = s.channels, e.copies = c.copies, e.stride = all, e.flip = d.flip.data,
+    e.out_bits = r.bits.data();
     if (c.integers) {
         e.threshold32 = d.threshold32.data, e.threshold16 = d.threshold16.data;
         for (int odd : {0, 1}) e.half_threshold[odd] = d.half_threshold[odd].data;

@@ -15,8 +15,8 @@
 #define BINARYDUO_AVX512VBMI 1
 #define BINARYDUO_AMX 1       // see tiles.h
 #define BINARYDUO_NO_MASKS 1  // SIMDe lacks masked loads and stores
-#elif defined(__AVX512F__) && defined(__AVX512VPOPCNTDQ__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
-    defined(__AVX512VNNI__)
+#elif defined(__AVX512F__) && defined(__AVX512VPOPCNTDQ__) && defined(__AVX512BW__) && \
+    defined(__AVX512VL__) && defined(__AVX512VNNI__)
 #include <immintrin.h>
 #define BINARYDUO_AVX512 1
 #if defined(__AVX512VBMI__) && defined(__GFNI__)

@@ -87,8 +87,7 @@ struct ByteConv {
         size_t p = 0;
         for (; p + Steps::kPixels <= pixels; p += Steps::kPixels)
             count<Steps::kPixels, kBlocksHere>(s, windows + p, weights, e, pixel + p, first, channels);
-        for (; p < pixels; ++p)
-            count<1, kBlocksHere>(s, windows + p, weights, e, pixel + p, first, channels);
+        for (; p < pixels; ++p) count<1, kBlocksHere>(s, windows + p, weights, e, pixel + p, first, channels);
     }
 
     static void item(const ConvShape& s, const uint8_t* padded, const uint8_t* weights, const Epilogue& e,
@@ -131,6 +130,7 @@ struct PlainByteSteps {
         return {{sums.part[0] + x * w.part[0], sums.part[1] + x * w.part[1]}};
     }
     static void to_floats(const Sums& sums, float* out) {
-        for (size_t i = 0; i < 2; ++i) store(out + 8 * i, __builtin_convertvector(sums.part[i], Floats8));
+        for (size_t i = 0; i < 2; ++i)
+            Lanes8::store(out + 8 * i, __builtin_convertvector(sums.part[i], Floats8));
     }
 };

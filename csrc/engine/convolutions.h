@@ -48,9 +48,8 @@ struct Model::Convolutions : Model::Pass {
 
     void float_sums(const ConvShape& s, const float* padded, const float* weights, const Epilogue& e) {
         const Kernels& k = model.kernels_;
-        each(k.float_items(s), kFloatProduct * products(s), [&](size_t item, size_t thread) {
-            k.float_item(s, padded, weights, e, item, scratch(thread));
-        });
+        each(k.float_items(s), kFloatProduct * products(s),
+             [&](size_t item, size_t thread) { k.float_item(s, padded, weights, e, item, scratch(thread)); });
     }
 
     // Bytes, or bits as bytes, times 8-bit weights.
@@ -58,7 +57,8 @@ struct Model::Convolutions : Model::Pass {
         const Kernels& k = model.kernels_;
         const Tensor& in = tensor(op.input);
         const ConvShape s = shape_of(op, in, result_of(model.program_, op), images);
-        const uint8_t* around = in.kind == Kind::kBytes ? op.weights + s.kh * s.segment() * s.channels : nullptr;
+        const uint8_t* around =
+            in.kind == Kind::kBytes ? op.weights + s.kh * s.segment() * s.channels : nullptr;
         pad<uint8_t>(s, in, around, [&](size_t pixel, size_t count, uint8_t* out, uint8_t*) {
             if (in.kind == Kind::kBytes)
                 with_frame_channel(bits(op.input) + pixel * in.channels, count, in.channels, out);
@@ -67,9 +67,8 @@ struct Model::Convolutions : Model::Pass {
         });
         std::memset(work.stream + byte_stream(s) - kStreamGuard, 0, kStreamGuard);
         const Epilogue e = epilogue_of(op);
-        each(k.byte_items(s), kByteProduct * products(s), [&](size_t item, size_t) {
-            k.byte_item(s, work.stream, weights_of(op), e, item);
-        });
+        each(k.byte_items(s), kByteProduct * products(s),
+             [&](size_t item, size_t) { k.byte_item(s, work.stream, weights_of(op), e, item); });
     }
 
     // The input's rows with their frame, in the stream buffer: write(pixel, count, out, scratch) puts `count`
@@ -109,9 +108,8 @@ struct Model::Convolutions : Model::Pass {
         const Epilogue e = epilogue_of(op);
         if (!g.spread) {
             for (size_t group = 0; group < op.groups; ++group) group_sums(op, g, group, sums);
-            each(rows, 2 * kFloat * rows * row, [&](size_t y, size_t) {
-                k.pointwise(sums, e, y * g.shape.out_width, g.shape.out_width);
-            });
+            each(rows, 2 * kFloat * rows * row,
+                 [&](size_t y, size_t) { k.pointwise(sums, e, y * g.shape.out_width, g.shape.out_width); });
             return;
         }
         spread(op, g);
@@ -144,9 +142,8 @@ struct Model::Convolutions : Model::Pass {
         pad<float>(g.shape, in, nullptr, [&](size_t pixel, size_t count, float* out, uint8_t* free) {
             for (; count; --count, ++pixel, out += g.shape.unit)
                 spread_pixel(g,
-                             in.kind == Kind::kBits
-                                 ? from_bits(1.0f, pixel, reinterpret_cast<float*>(free))
-                                 : floats(op.input) + pixel * in.channels,
+                             in.kind == Kind::kBits ? from_bits(1.0f, pixel, reinterpret_cast<float*>(free))
+                                                    : floats(op.input) + pixel * in.channels,
                              out);
         });
     }

@@ -58,9 +58,7 @@ duo_status open_content(MappedFile file, const uint8_t* bytes, size_t size, cons
 
 duo_status describe(const duo_model* model, size_t number, duo_tensor* tensor) {
     const Tensor& t = model->model.program().tensors[number];
-    *tensor = {uint32_t(number), duo_kind(uint32_t(t.kind)),
-               t.channels,       t.height,
-               t.width,          t.copies,
+    *tensor = {uint32_t(number), duo_kind(uint32_t(t.kind)), t.channels, t.height, t.width, t.copies,
                t.image_bytes()};
     return DUO_OK;
 }

@@ -21,8 +21,8 @@ class Model {
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats, or bytes where the input is bytes; outputs: N × C × H × W floats for each; arena: arena_bytes() of memory.
-    // watch may be null. Allocates nothing.
+    // images: N × C × H × W floats, or bytes where the input is bytes; outputs: N × C × H × W floats for
+    // each; arena: arena_bytes() of memory. watch may be null. Allocates nothing.
     void run(const void* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
              void* watcher) const;
 

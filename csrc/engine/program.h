@@ -65,7 +65,7 @@ enum Flags : uint32_t {
     kHalfWeights = 2,
     kIntegerThreshold = 4,
     kBitWeights = 8,
-    kEveryValue = 16,  // kNormalise: scales and biases are one for each value, and not for each channel
+    kEveryValue = 16,   // kNormalise: scales and biases are one for each value, and not for each channel
     kByteWeights = 32,  // kFloatConv: weights are whole numbers from -128 to 127
 };
 
@@ -77,9 +77,9 @@ struct Op {
     int32_t input, residual, out_float, out_bits;  // tensor numbers, -1 where absent
     uint32_t kh, kw, sh, sw, ph, pw;
     uint32_t copies, in_channels_of_copy;
-    uint32_t channels;          // of the sums, before copies
-    uint32_t function;          // of kCurve and kJoin
-    uint32_t groups;            // of channels: of a convolution (1: it is plain), of kNormalise
+    uint32_t channels;  // of the sums, before copies
+    uint32_t function;  // of kCurve and kJoin
+    uint32_t groups;    // of channels: of a convolution (1: it is plain), of kNormalise
     const uint8_t* weights;
     const float* scale;
     const float* bias;

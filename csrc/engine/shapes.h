@@ -99,8 +99,19 @@ struct Groups {
           spread(inputs <= kSpread),
           binary(op.code == Code::kBinaryConv) {
         const size_t unit = spread ? inputs * op.channels : binary ? (inputs + 7) / 8 : inputs;
-        shape = {images, in.height, in.width,   unit,      op.kh, op.kw, op.sh, op.sw,
-                 op.ph,  op.pw,     out.height, out.width, spread ? op.channels : outputs};
+        shape = {images,
+                 in.height,
+                 in.width,
+                 unit,
+                 op.kh,
+                 op.kw,
+                 op.sh,
+                 op.sw,
+                 op.ph,
+                 op.pw,
+                 out.height,
+                 out.width,
+                 spread ? op.channels : outputs};
         if (binary && !spread) {
             stream_bytes = k.stream_bytes(shape);
             input_bytes = images * in.pixels() * unit;
@@ -114,7 +125,8 @@ struct Groups {
 // A pixel's channels as planes: plane i holds for every output channel input i of its group.
 template <typename T>
 void spread_pixel(const Groups& g, const T* channels, T* out) {
-    if (g.inputs == 1 && g.outputs == 1) return void(std::memcpy(out, channels, g.shape.channels * sizeof(T)));
+    if (g.inputs == 1 && g.outputs == 1)
+        return void(std::memcpy(out, channels, g.shape.channels * sizeof(T)));
     for (size_t i = 0; i < g.inputs; ++i)
         for (size_t c = 0; c < g.shape.channels; c += g.outputs)
             out = std::fill_n(out, g.outputs, channels[c / g.outputs * g.inputs + i]);

@@ -10,7 +10,12 @@ from binaryduo.errors import PackedFormatError
 from tests.engine.programs import Builder, load_program
 from tests.engine.test_kernels import check
 
-WINDOWS = [((3, 3), (1, 1), (1, 1)), ((7, 7), (2, 2), (3, 3)), ((1, 1), (1, 1), (0, 0)), ((2, 3), (1, 2), (0, 1))]
+WINDOWS = [
+    ((3, 3), (1, 1), (1, 1)),
+    ((7, 7), (2, 2), (3, 3)),
+    ((1, 1), (1, 1), (0, 0)),
+    ((2, 3), (1, 2), (0, 1)),
+]
 
 
 @pytest.fixture(params=_native.available().split())
@@ -53,7 +58,7 @@ def test_the_largest_sums_do_not_overflow(isa):
 
 def test_tables(isa):
     b = Builder(4, 3, 5, seed=2, kind=Storage.BYTES)
-    model, image, found = check(b, b.lookup(), rtol=0)
+    model, image, _ = check(b, b.lookup(), rtol=0)
     table = b.program.ops[0].weights.reshape(4, 256)
     np.testing.assert_array_equal(model(image)[0, 2], table[2][image[0, 2]])
 

@@ -100,7 +100,9 @@ def test_8_bit_weights_are_as_near_as_promised(isa, tmp_path):
         wanted = model.double()(x).numpy()
         step = weight.abs().amax((1, 2, 3)) / 127  # in which x · std is multiplied
         reach = nn.functional.conv2d(
-            (x * torch.tensor(STD).double().view(1, 3, 1, 1)).abs(), torch.ones(1, 3, 5, 5).double(), padding=2
+            (x * torch.tensor(STD).double().view(1, 3, 1, 1)).abs(),
+            torch.ones(1, 3, 5, 5).double(),
+            padding=2,
         )
         bound = (reach * step.view(1, -1, 1, 1) / 2).numpy()
     found = bd.load(tmp_path / "net.duo", threads=1)(images)

@@ -55,7 +55,10 @@ def pack(
         sources.new_file(path, force)
     found = open_source(source, which)
     meta = _meta(found)
-    pixels = {name: [float(v) for v in meta[name].split()] for name in ("mean", "std") if name in meta}
+
+    def numbers(name: str) -> list[float] | None:
+        return [float(v) for v in meta[name].split()] if input == "uint8" and name in meta else None
+
     write(
         found.model,
         found.example(),
@@ -64,7 +67,8 @@ def pack(
         meta=meta,
         input=input,
         first_layer=first_layer,
-        **(pixels if input == "uint8" else {}),
+        mean=numbers("mean"),
+        std=numbers("std"),
     )
     if c_array:
         write_synced(header, to_c_array(target.read_bytes(), target.stem).encode())

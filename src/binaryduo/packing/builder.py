@@ -155,7 +155,9 @@ class Builder:
         source = self.program.tensors[value.bytes]
         out = self.tensor(source.name.removesuffix(".pixels"), Storage.FLOAT, source.shape)
         table = self.choices.pixels.table().reshape(-1)
-        self.program.ops.append(Op(self.program.tensors[out].name, Code.LOOKUP, 0, out_float=out, weights=table))
+        self.program.ops.append(
+            Op(self.program.tensors[out].name, Code.LOOKUP, 0, out_float=out, weights=table)
+        )
         return out
 
     def as_bits(self, value: Value) -> int:

@@ -82,7 +82,7 @@ def choose(
 
     >>> choose(3, mean=0.5)
     Traceback (most recent call last):
-    binaryduo.errors.ArgumentError: mean and std belong to input="uint8": with input="float32" the images come normalised
+    binaryduo.errors.ArgumentError: mean and std belong to input="uint8": with input="float32" images come normalised
     """
     _one_of("input", input, ("float32", "uint8"))
     _one_of("float_weights", float_weights, ("float32", "float16", "int8"))
@@ -91,7 +91,7 @@ def choose(
     if input == "float32":
         if mean is not None or std is not None:
             raise ArgumentError(
-                'mean and std belong to input="uint8": with input="float32" the images come normalised'
+                'mean and std belong to input="uint8": with input="float32" images come normalised'
             )
         if first_layer == "int8":
             raise ArgumentError('first_layer="int8" needs input="uint8": it multiplies pixels')

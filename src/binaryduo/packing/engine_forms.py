@@ -1,7 +1,7 @@
 """What the engine has no form for is rewritten into what it has, on the canonical graph, before it is lowered.
 
-- A dilated convolution with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros, so those
-  stay as they are and are refused when they are lowered.
+- A dilated convolution with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros,
+  so those stay as they are and are refused when they are lowered.
 - Zeros around an image in front of a convolution become the convolution's own padding.
 """
 

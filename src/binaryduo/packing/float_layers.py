@@ -23,7 +23,12 @@ def store(b: Builder, node: fx.Node, pending: Pending, value: Value, weight: Ten
     """Give a float layer its input and its weights, (O, C / groups, kh, kw) in float64."""
     op = pending.op
     small = b.choices.weights_of(value.bytes >= 0) == "int8"
-    if small and value.bytes >= 0 and groups == 1 and _fits(weight[0].numel() // weight.shape[1], value.shape[0] + 1):
+    if (
+        small
+        and value.bytes >= 0
+        and groups == 1
+        and _fits(weight[0].numel() // weight.shape[1], value.shape[0] + 1)
+    ):
         return _on_pixels(b, node, pending, value, weight)
     on_bits = value.bits >= 0 and (not small or (groups == 1 and weight[0].numel() <= _MOST_INPUTS))
     op.input = value.bits if on_bits else b.floats(value)
@@ -59,7 +64,9 @@ def _on_pixels(b: Builder, node: fx.Node, pending: Pending, value: Value, weight
     rest = np.einsum("ockl,c->okl", numbers.astype(np.float64), zero - nearest)
     mark = max(1, int(np.ceil(np.abs(rest).max() / 127)))
     if mark > 255:  # a mean far outside of the pixels
-        raise b.refuse(node, 'with this mean an 8-bit first layer is not possible: leave out first_layer="int8"')
+        raise b.refuse(
+            node, 'with this mean an 8-bit first layer is not possible: leave out first_layer="int8"'
+        )
     whole = np.concatenate([numbers, np.rint(rest / mark).astype(np.int8)[:, None]], axis=1)
     frame = np.array([*nearest, mark], np.uint8).view(np.int8)
     op.input = value.bytes

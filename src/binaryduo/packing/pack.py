@@ -36,7 +36,9 @@ class Packed:
     bytes: int
     model_bytes: int
     checked: verify.Checked
-    deviation: float = 0.0  # of the outputs for the example, where weights were rounded: of the largest output
+    deviation: float = (
+        0.0  # of the outputs for the example, where weights were rounded: of the largest output
+    )
 
     def __str__(self) -> str:
         rounded = (
@@ -75,8 +77,8 @@ def pack(
     normalises them by itself: (pixel / 255 − mean) / std, `mean` and `std` being numbers or one for each channel. The
     example may be such an image, or what the model itself takes. Zero padding stays zero after the normalisation, and
     the results are those of normalised float images. `first_layer="int8"` multiplies the pixels by 8-bit weights:
-    faster, but each weight is off by up to 1/254 of its channel's largest. What rounded weights do to the outputs for the
-    example is measured (`Packed.deviation`).
+    faster, but each weight is off by up to 1/254 of its channel's largest. What rounded weights do to the outputs for
+    the example is measured (`Packed.deviation`).
 
     >>> import tempfile; from binaryduo.nn import QuantAct, BinaryLinear
     >>> net = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), QuantAct(), BinaryLinear(32, 3)).eval()
@@ -122,9 +124,9 @@ def _samples(example: torch.Tensor, choices: Choices) -> list[torch.Tensor]:
     image = example[:1].detach().cpu()
     if choices.pixels is None:
         others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)
-        return [image.float(), *others.split(1)]
+        return [image.float(), *(other.unsqueeze(0) for other in others)]
     others = torch.randint(0, 256, (RANDOM_IMAGES, *image.shape[1:]), generator=noise, dtype=torch.uint8)
-    return [choices.pixels.pixels_of(image), *others.split(1)]
+    return [choices.pixels.pixels_of(image), *(other.unsqueeze(0) for other in others)]
 
 
 def _deviation(packed: "PackedModel", image: np.ndarray[Any, Any], wanted: list[torch.Tensor]) -> float:

@@ -56,7 +56,12 @@ class Recorder(fx.Interpreter):
 
 
 def check(
-    program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, tolerance: float, sample: Tensor | None = None
+    program: Program,
+    model: nn.Module,
+    graph: fx.Graph,
+    image: Tensor,
+    tolerance: float,
+    sample: Tensor | None = None,
 ) -> Checked:
     """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part.
 
