@@ -47,7 +47,7 @@ struct Results {
 
 struct Case {
     ConvShape s;
-    bool binary, integers, scaled, added, relu;
+    bool binary, bytes, integers, scaled, added, relu;
     size_t copies;
 };
 
@@ -58,6 +58,7 @@ Case random_case() {
     Case c{};
     ConvShape& s = c.s;
     c.binary = rng() % 4 != 0;
+    c.bytes = !c.binary && rng() % 2;  // 8-bit weights instead of floats
     s.images = pick(1, 2);
     s.kh = pick(1, 5), s.kw = pick(1, 5), s.sh = pick(1, 2), s.sw = pick(1, 2);
     if (rng() % 2) s.kh = s.kw = rng() % 2 ? 3 : 1;  // what networks have
@@ -116,7 +117,8 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
     const size_t all = c.copies * s.channels, row = c.copies * ((s.channels + 7) / 8);
     Results r{std::vector<uint8_t>(s.pixels() * row), std::vector<float>(s.pixels() * all)};
     Epilogue e{};
-    e.channels = s.channels, e.copies = c.copies, e.flip = d.flip.data, e.out_bits = r.bits.data();
+    e.channels = s.channels, e.copies = c.copies, e.stride = all, e.flip = d.flip.data,
+    e.out_bits = r.bits.data();
     if (c.integers) {
         e.threshold32 = d.threshold32.data, e.threshold16 = d.threshold16.data;
         for (int odd : {0, 1}) e.half_threshold[odd] = d.half_threshold[odd].data;
@@ -126,6 +128,13 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
         if (c.added) e.residual = d.residual.data;
     }
     Memory<uint8_t> scratch(k.scratch_bytes(s));
+    if (c.bytes) {
+        Memory<uint8_t> weights(k.byte_weight_bytes(s));
+        k.prepare_byte_weights(s, reinterpret_cast<const int8_t*>(d.weights.data), weights.data);
+        for (size_t item = 0; item < k.byte_items(s); ++item)
+            k.byte_item(s, reinterpret_cast<const uint8_t*>(d.floats.data), weights.data, e, item);
+        return r;
+    }
     if (!c.binary) {
         for (size_t item = 0; item < k.float_items(s); ++item)
             k.float_item(s, d.floats.data, d.float_weights.data, e, item, scratch.data);
@@ -163,7 +172,7 @@ int main(int argc, char** argv) {
         const Results wanted = run(*kernels_scalar(), c, d), found = run(*kernels, c, d);
         // A binary layer's bits come from exact integers; a multiply-add fused or not may turn a float one.
         // WebAssembly fuses nothing, and neither does its scalar reference.
-        const bool unfused = name == "wasm", exact = c.integers || unfused;
+        const bool unfused = name == "wasm", exact = c.integers || unfused || (c.bytes && !c.scaled);
         size_t wrong = 0;
         for (size_t j = 0; j < wanted.floats.size(); ++j)
             wrong += unfused ? found.floats[j] != wanted.floats[j]

@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
         return fail();
     std::FILE* file = std::fopen(argv[2], "rb");
     if (!file) return 1;
-    std::vector<float> image(in.bytes / sizeof(float)), result(out.bytes / sizeof(float));
-    std::vector<unsigned char> arena(duo_arena_bytes(model), 0xFF);
+    std::vector<float> result(out.bytes / sizeof(float));
+    std::vector<unsigned char> image(in.bytes), arena(duo_arena_bytes(model), 0xFF);
     const void* inputs[] = {image.data()};
     void* outputs[] = {result.data()};
     const duo_watch write = [](void* of, const duo_written* w) {

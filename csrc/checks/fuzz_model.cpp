@@ -63,6 +63,7 @@ bool exact(const Op& op) {
         case Code::kPadChannels:
         case Code::kUnpack:
         case Code::kConcat:
+        case Code::kLookup:
             return true;
         default:
             return false;
@@ -77,7 +78,7 @@ void compare(const Program& program, const Trace& one, const Trace& other, bool 
             if (t >= 0) equal = equal && same(program.tensors[t], one[t], other[t]);
         // Curves and what follows them are written once for all sets, and contracted as each compiler flag
         // allows.
-        if (!equal || !(all ? op.code < Code::kCurve : exact(op))) continue;
+        if (!equal || !(all ? op.code < Code::kCurve || op.code == Code::kLookup : exact(op))) continue;
         for (int32_t t : {op.out_float, op.out_bits})
             if (t >= 0 && !same(program.tensors[t], one[t], other[t]))
                 broken(names + " differ in tensor " + std::to_string(t) + ", operation of code " +

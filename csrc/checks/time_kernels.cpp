@@ -58,7 +58,7 @@ void time_layer(const Kernels& k, size_t channels, size_t size, size_t kernel) {
     const Buffer<int16_t> threshold16 = zeros<int16_t>(channels);
     k.prepare_weights(s, file.get(), weights.get());
     Epilogue e{};
-    e.channels = channels, e.copies = 1, e.out_bits = out.get();
+    e.channels = e.stride = channels, e.copies = 1, e.out_bits = out.get();
     e.threshold32 = e.half_threshold[0] = e.half_threshold[1] = threshold.get(),
     e.threshold16 = threshold16.get();
     const double rows = best([&] {

@@ -39,10 +39,11 @@ std::vector<InstructionSet> find_instruction_sets() {
         __builtin_cpu_supports("bmi2")) {
         found.push_back(InstructionSet::kAvx2);
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq")) {
+            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vpopcntdq") &&
+            __builtin_cpu_supports("avx512vnni")) {
             found.insert(found.begin(), InstructionSet::kAvx512);
-            // Zen 4 counts faster than it looks up, Sapphire Rapids looks up faster than it counts: as
-            // measured.
+            // Zen 4 and Zen 5 count faster than they look up, Sapphire Rapids looks up faster than it counts:
+            // as measured.
             if (__builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("gfni")) {
                 found.insert(found.begin() + (__builtin_cpu_is("amd") ? 1 : 0), InstructionSet::kAvx512Vbmi);
                 if (tiles_are_granted()) found.insert(found.begin(), InstructionSet::kAmx);

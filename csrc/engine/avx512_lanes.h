@@ -55,6 +55,35 @@ struct Lanes16 {
     }
 };
 
+// Bytes times 8-bit weights: four products of each of 16 channels in one instruction. GCC 12 copies every sum
+// before it adds to it through the intrinsic, which halves the speed.
+struct ByteSteps16 {
+    static constexpr size_t kStep = 4, kPixels = 4, kBlocks = 4;
+    using Weight = int8_t;
+    using Input = __m512i;
+    using Weights = __m512i;
+    using Sums = __m512i;
+    static Input input(const uint8_t* p) {
+        int32_t word;
+        std::memcpy(&word, p, 4);
+        return _mm512_set1_epi32(word);
+    }
+    static Weights weights(const Weight* p) { return _mm512_load_si512(p); }
+    static Sums add(Sums sums, Input x, Weights w) {
+#if defined(BINARYDUO_SIMDE)
+        return _mm512_dpbusd_epi32(sums, x, w);
+#else
+        asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w));
+        return sums;
+#endif
+    }
+    static void to_floats(Sums sums, float* out) {
+        Ints16 integers;
+        std::memcpy(&integers, &sums, sizeof sums);
+        Lanes16::store(out, __builtin_convertvector(integers, Floats16));
+    }
+};
+
 // Sixteen channels' sums, 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd = ones % 2.
 struct FromHalves {
     const int32_t* halves;

@@ -21,7 +21,7 @@ using binaryduo::Buffer;
 namespace {
 
 using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Images = nb::ndarray<const float, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Images = nb::ndarray<nb::ro, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
 using Clock = std::chrono::steady_clock;
 
 void check(duo_status status, const duo_error& error) {
@@ -74,6 +74,8 @@ class PyModel {
         const duo_tensor in = input();
         if (images.shape(1) != in.channels || images.shape(2) != in.height || images.shape(3) != in.width)
             throw nb::value_error("the images have another shape than the model's input");
+        if (images.dtype() != (in.kind == DUO_UINT8 ? nb::dtype<uint8_t>() : nb::dtype<float>()))
+            throw nb::value_error("the images have another type than the model's input");
     }
 
     // All outputs go into one block of memory, one after the other.

@@ -58,9 +58,7 @@ duo_status open_content(MappedFile file, const uint8_t* bytes, size_t size, cons
 
 duo_status describe(const duo_model* model, size_t number, duo_tensor* tensor) {
     const Tensor& t = model->model.program().tensors[number];
-    *tensor = {uint32_t(number), t.kind == Kind::kBits ? DUO_BITS : DUO_FLOAT32,
-               t.channels,       t.height,
-               t.width,          t.copies,
+    *tensor = {uint32_t(number), duo_kind(uint32_t(t.kind)), t.channels, t.height, t.width, t.copies,
                t.image_bytes()};
     return DUO_OK;
 }
@@ -145,7 +143,7 @@ duo_status duo_run_watched(const duo_model* model, size_t images, const void* co
         return set_status(DUO_BAD_ARGUMENT, error, "the arena has %zu bytes and must have %zu", arena_bytes,
                           duo_arena_bytes(model));
     return guarded(error, "the model", [&] {
-        model->model.run(static_cast<const float*>(inputs[0]), images, outputs, arena, watch, watcher);
+        model->model.run(inputs[0], images, outputs, arena, watch, watcher);
         return DUO_OK;
     });
 }

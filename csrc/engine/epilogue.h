@@ -23,7 +23,7 @@ template <typename Policy, bool kScale, bool kResidual, bool kFloat, bool kBits,
 inline void finish_steps(const Epilogue& e, const Sums& sums, size_t pixel, size_t first, size_t count) {
     using Floats = typename Policy::Floats;
     constexpr size_t kLanes = Policy::kLanes;
-    const size_t copy_bytes = (e.channels + 7) / 8, all = e.channels * e.copies;
+    const size_t copy_bytes = (e.channels + 7) / 8, all = e.stride;
     const Floats floor = (e.relu ? 0.0f : -__builtin_inff()) + Floats{};
     for (size_t copy = 0; copy < e.copies; ++copy) {
         const size_t base = copy * e.channels + first;

@@ -1,24 +1,16 @@
 #include "file.h"
 
 #include <cstring>
-#include <stdexcept>
 #include <string>
+
+#include "reading.h"
 
 namespace binaryduo {
 namespace {
 
 constexpr uint8_t kMagic[8] = {0x89, 'D', 'U', 'O', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t kVersion = 2, kSections = 4;
+constexpr uint32_t kVersion = 3, kSections = 4;
 constexpr size_t kHeader = 192, kSectionTable = 24, kSectionRecord = 32, kAlignment = 64;
-
-[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
-
-template <typename T>
-T read(const uint8_t* at) {
-    T value;
-    std::memcpy(&value, at, sizeof(T));
-    return value;
-}
 
 // CRC-32 as zlib has it, four bytes a step: table[k][b] is byte b followed by k zero bytes.
 struct CrcTables {

@@ -7,10 +7,12 @@
 #include "binary_rows.h"
 #include "binary_conv.h"
 #include "float_conv.h"
+#include "byte_conv.h"
+#include "grouped_conv.h"
 #include "pooling.h"
 // clang-format on
 
-template <typename Policy, typename Binary>
+template <typename Policy, typename Binary, typename Steps = PlainByteSteps>
 const Kernels* make_kernels(const char* name) {
     static const Kernels kernels{
         name,
@@ -24,6 +26,12 @@ const Kernels* make_kernels(const char* name) {
         [](const ConvShape& s) { return std::max(Binary::scratch_bytes(s), kFloatScratch); },
         float_items,
         float_item<Policy>,
+        ByteConv<Policy, Steps>::weight_bytes,
+        ByteConv<Policy, Steps>::prepare_weights,
+        ByteConv<Policy, Steps>::items,
+        ByteConv<Policy, Steps>::item,
+        grouped_bits_row,
+        grouped_floats_row<Policy>,
         max_pool_row,
         or_pool_row,
         average_pool_row,

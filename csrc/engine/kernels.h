@@ -28,6 +28,8 @@ struct ConvShape {
 //     y = scale · x + bias + residual;  relu;  floats = y;  bits = (y >= threshold) ^ flip
 struct Epilogue {
     size_t channels, copies;
+    size_t stride;  // floats of a pixel of out_float and residual: channels · copies, unless the sums of a
+                    // group of channels go into a wider pixel
     const float* scale;
     const float* bias;
     const float* residual;
@@ -72,6 +74,20 @@ struct Kernels {
     size_t (*float_items)(const ConvShape&);
     void (*float_item)(const ConvShape&, const float* padded, const float* weights, const Epilogue&,
                        size_t item, uint8_t* scratch);
+
+    // Convolution of bytes with 8-bit weights, which are laid out when the model is loaded; on a physically
+    // padded input with kStreamGuard bytes after it.
+    size_t (*byte_weight_bytes)(const ConvShape&);
+    void (*prepare_byte_weights)(const ConvShape&, const int8_t* weights, uint8_t* out);
+    size_t (*byte_items)(const ConvShape&);
+    void (*byte_item)(const ConvShape&, const uint8_t* padded, const uint8_t* weights, const Epilogue&,
+                      size_t item);
+
+    // Convolution in groups of few channels: see grouped_conv.h. One row of output pixels, the sums alone.
+    void (*grouped_bits_row)(const ConvShape&, const uint8_t* spread, const int8_t* weights, size_t row,
+                             float* sums);
+    void (*grouped_floats_row)(const ConvShape&, const float* spread, const float* weights, size_t row,
+                               float* sums);
 
     // One row of output pixels each.
     void (*max_pool_row)(const PoolShape&, const float* image, size_t row, float* out);

@@ -140,10 +140,33 @@ struct Policy : Lanes8 {
     }
 };
 
+// Bytes times 8-bit weights, as 16-bit numbers (products of bytes would not fit): two of each of 16 channels.
+struct ByteSteps {
+    static constexpr size_t kStep = 2, kPixels = 2, kBlocks = 2;
+    using Weight = int16_t;
+    using Input = __m256i;
+    struct Weights {
+        __m256i part[2];
+    };
+    using Sums = Weights;
+    static Input input(const uint8_t* p) { return _mm256_set1_epi32(p[0] | p[1] << 16); }
+    static Weights weights(const Weight* p) {
+        const __m256i* at = reinterpret_cast<const __m256i*>(p);
+        return {{_mm256_load_si256(at), _mm256_load_si256(at + 1)}};
+    }
+    static Sums add(const Sums& sums, Input x, const Weights& w) {
+        return {{_mm256_add_epi32(sums.part[0], _mm256_madd_epi16(x, w.part[0])),
+                 _mm256_add_epi32(sums.part[1], _mm256_madd_epi16(x, w.part[1]))}};
+    }
+    static void to_floats(const Sums& sums, float* out) {
+        for (size_t i = 0; i < 2; ++i) _mm256_storeu_ps(out + 8 * i, _mm256_cvtepi32_ps(sums.part[i]));
+    }
+};
+
 }  // namespace avx2
 
 const Kernels* kernels_avx2() {
-    return avx2::make_kernels<avx2::Policy, avx2::TiledBinaryConv<avx2::Policy>>("avx2");
+    return avx2::make_kernels<avx2::Policy, avx2::TiledBinaryConv<avx2::Policy>, avx2::ByteSteps>("avx2");
 }
 
 }  // namespace binaryduo

@@ -1,4 +1,4 @@
-// AVX-512 with VPOPCNTDQ.
+// AVX-512 with VPOPCNTDQ and VNNI.
 #include "avx512.h"
 
 #if defined(BINARYDUO_AVX512)
@@ -13,7 +13,7 @@ namespace avx512 {
 }  // namespace avx512
 
 const Kernels* kernels_avx512() {
-    return avx512::make_kernels<avx512::Lanes16, avx512::PopcountConv>("avx512");
+    return avx512::make_kernels<avx512::Lanes16, avx512::PopcountConv, avx512::ByteSteps16>("avx512");
 }
 
 }  // namespace binaryduo

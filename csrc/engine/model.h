@@ -21,16 +21,21 @@ class Model {
     // How operation `number` counts bits, in a word; empty where it is no binary convolution.
     const char* binary_kernel(size_t number) const;
 
-    // images: N × C × H × W floats; outputs: N × C × H × W floats for each; arena: arena_bytes() of memory.
-    // watch may be null. Allocates nothing.
-    void run(const float* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
+    // images: N × C × H × W floats, or bytes where the input is bytes; outputs: N × C × H × W floats for
+    // each; arena: arena_bytes() of memory. watch may be null. Allocates nothing.
+    void run(const void* images, size_t count, void* const* outputs, void* arena, duo_watch watch,
              void* watcher) const;
 
   private:
     struct Workspace;
+    struct Pass;
+    struct Convolutions;
     struct Runner;
     Workspace lay_out(void* arena) const;
-    void prepare_weights(const Op& op, const ConvShape& s);
+    // These run once, when a model is opened.
+    __attribute__((cold)) void reserve_shape(const ConvShape& s);
+    __attribute__((cold)) void reserve(const Op& op);
+    __attribute__((cold)) void reserve_groups(const Op& op);
 
     Program program_;
     const Kernels& kernels_;

@@ -102,9 +102,13 @@ struct PopcountConv {
             for (size_t k = 0; k < s.segment(); k += 4)
                 offsets[i++] = uint32_t(ky * s.padded_width() * s.unit + k);
         const uint8_t* here = weights + first * words(s) * 4;
+        static const bool four = has_wide_vectors();
         switch ((channels + 15) / 16) {
             case 4:
-                count_all<2, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
+                if (four)
+                    count_all<4, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
+                else
+                    count_all<2, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
                 break;
             case 3:
                 count_all<2, 3>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);

@@ -7,9 +7,9 @@
 
 namespace binaryduo {
 
-enum class Kind : uint32_t { kFloat = 0, kBits = 1 };
+enum class Kind : uint32_t { kFloat = 0, kBits = 1, kBytes = 2 };
 
-// One image's activation. Both kinds are stored pixel by pixel, channels innermost (H × W × C).
+// One image's activation. All kinds are stored pixel by pixel, channels innermost (H × W × C).
 // Bits: each copy's channels start on a byte, channel c of a copy is bit c % 8 of byte c / 8.
 struct Tensor {
     Kind kind;
@@ -19,7 +19,7 @@ struct Tensor {
     uint32_t channels_of_copy() const { return channels / copies; }
     size_t copy_bytes() const { return (channels_of_copy() + 7) / 8; }
     size_t pixel_bytes() const {
-        return kind == Kind::kBits ? copies * copy_bytes() : channels * sizeof(float);
+        return kind == Kind::kBits ? copies * copy_bytes() : channels * (kind == Kind::kBytes ? 1 : 4);
     }
     size_t image_bytes() const { return pixels() * pixel_bytes(); }
 };
@@ -38,6 +38,7 @@ enum class Code : uint32_t {
     kJoin = 11,        // two float tensors, value by value
     kResample = 12,    // other rows and columns
     kNormalise = 13,   // mean 0 and variance 1 in each image
+    kLookup = 14,      // bytes -> floats, by a table for each channel
 };
 
 // The functions of kCurve and kJoin, and what parameters they have in `weights`.
@@ -64,7 +65,8 @@ enum Flags : uint32_t {
     kHalfWeights = 2,
     kIntegerThreshold = 4,
     kBitWeights = 8,
-    kEveryValue = 16,  // kNormalise: scales and biases are one for each value, and not for each channel
+    kEveryValue = 16,   // kNormalise: scales and biases are one for each value, and not for each channel
+    kByteWeights = 32,  // kFloatConv: weights are whole numbers from -128 to 127
 };
 
 // What happens to a convolution's sums before they are stored, channel by channel (see epilogue.h).
@@ -75,8 +77,9 @@ struct Op {
     int32_t input, residual, out_float, out_bits;  // tensor numbers, -1 where absent
     uint32_t kh, kw, sh, sw, ph, pw;
     uint32_t copies, in_channels_of_copy;
-    uint32_t channels;          // of the sums, before copies
-    uint32_t function, groups;  // of kCurve and kJoin; of kNormalise
+    uint32_t channels;  // of the sums, before copies
+    uint32_t function;  // of kCurve and kJoin
+    uint32_t groups;    // of channels: of a convolution (1: it is plain), of kNormalise
     const uint8_t* weights;
     const float* scale;
     const float* bias;
@@ -87,8 +90,10 @@ struct Op {
                                    // and columns of kResample
     std::vector<int16_t> threshold16;  // kIntegerThreshold, for 16-bit comparisons; empty if K is too large
     std::vector<int32_t> half_threshold[2];  // kIntegerThreshold: ⌈t / 2⌉ and ⌈(t + 1) / 2⌉
+    std::vector<float> float_threshold;      // kIntegerThreshold in groups: their sums are stored as floats
 
     bool relu() const { return flags & kRelu; }
+    bool byte_weights() const { return flags & kByteWeights; }
     bool integer_threshold() const { return flags & kIntegerThreshold; }
     const float* fweights() const {
         return float_weights.empty() ? reinterpret_cast<const float*>(weights) : float_weights.data();

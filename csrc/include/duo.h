@@ -4,7 +4,8 @@
  *     duo_model *model;
  *     if (duo_open("net.duo", NULL, &model, &error)) return puts(error.sentence);
  *     void *arena = malloc(duo_arena_bytes(model));
- *     const void *inputs[] = {image};                  N x C x H x W numbers for each input
+ *     const void *inputs[] = {image};                  N x C x H x W numbers for each input, floats or bytes:
+ *                                                      see duo_input
  *     void *outputs[] = {logits};                      N x C x H x W floats for each output
  *     duo_run(model, 1, inputs, outputs, arena, duo_arena_bytes(model), &error);
  *
@@ -79,7 +80,8 @@ DUO_API void duo_close(duo_model* model);
 
 typedef enum duo_kind {
     DUO_FLOAT32 = 0,
-    DUO_BITS = 1 /* inside a network only, see duo_tensor */
+    DUO_BITS = 1, /* inside a network only, see duo_tensor */
+    DUO_UINT8 = 2 /* an input alone: pixels from 0 to 255, which the network normalises by itself */
 } duo_kind;
 
 /* Inputs and outputs are N x C x H x W in the caller's memory; a flat one is N x C x 1 x 1.

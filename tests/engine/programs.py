@@ -1,13 +1,14 @@
 """Random small programs, for tests of the executors."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import CURVE_PARAMETERS, Code, Curve, Flag, Op, Program, Storage, Tensor
 from binaryduo.engine.runtime import PackedModel
-from binaryduo.engine.weight_layout import binary_weights, float_weights, pack_bits
+from binaryduo.engine.weight_layout import binary_weights, float_weights, in_groups, pack_bits
 
 
 @dataclass
@@ -18,11 +19,12 @@ class Builder:
     height: int
     width: int
     seed: int = 0
+    kind: Storage = Storage.FLOAT
     program: Program = field(default_factory=Program)
 
     def __post_init__(self):
         self.rng = np.random.default_rng(self.seed)
-        self.program.tensors.append(Tensor("input", Storage.FLOAT, self.channels, self.height, self.width))
+        self.program.tensors.append(Tensor("input", self.kind, self.channels, self.height, self.width))
 
     def tensor(self, kind, channels, height, width, copies=1):
         self.program.tensors.append(
@@ -72,12 +74,23 @@ class Builder:
         integer=False,
         half=False,
         binary=None,
+        small=False,
+        groups=1,
     ):
-        """A convolution; `out` names its outputs: "float", "bits" or "both"."""
+        """A convolution; `out` names its outputs: "float", "bits" or "both"; `small`: with 8-bit weights."""
         t = self.program.tensors[source]
-        binary = t.kind == Storage.BITS if binary is None else binary
+        binary = t.kind == Storage.BITS and not small if binary is None else binary
         size = self._size(source, kernel, stride, padding)
-        raw = self.rng.normal(size=(channels, t.channels, *kernel)).astype(np.float16 if half else np.float32)
+        frame = t.channels + 1 if t.kind == Storage.BYTES else 0
+        raw = self.rng.normal(size=(channels, frame or t.channels // groups, *kernel))
+        raw = raw.astype(np.float16 if half else np.float32)
+        if small:
+            raw = self.rng.integers(-128, 128, raw.shape).astype(np.int8)
+        lay_out = float_weights
+        if binary:
+            lay_out = partial(binary_weights, copies=t.copies if groups == 1 else 1)
+        weights = in_groups(raw, groups, lay_out)
+        weights = np.concatenate([weights, self.rng.integers(-128, 128, frame).astype(weights.dtype)])
         fields = {}
         if out in ("float", "both"):
             fields["out_float"] = self.tensor(Storage.FLOAT, channels * copies, *size)
@@ -91,6 +104,7 @@ class Builder:
             fields["scale"] = self.rng.normal(size=channels * copies).astype(np.float32)
             fields["bias"] = self.rng.normal(size=channels * copies).astype(np.float32)
         flags = Flag.RELU * relu | Flag.HALF_WEIGHTS * half | Flag.INTEGER_THRESHOLD * integer
+        flags |= Flag.BYTE_WEIGHTS * small
         op = self.add(
             Code.BINARY_CONV if binary else Code.FLOAT_CONV,
             source,
@@ -101,7 +115,8 @@ class Builder:
             copies=copies,
             channels=channels,
             flags=flags,
-            weights=binary_weights(raw, t.copies) if binary else float_weights(raw),
+            groups=groups if groups > 1 else 0,
+            weights=weights,
             **fields,
         )
         return op.out_float if out == "float" else op.out_bits
@@ -163,7 +178,18 @@ class Builder:
             self.add(Code.POINTWISE, source, out_float=out, channels=t.channels)
         return self.program
 
+    def lookup(self, source=0):
+        """bytes -> floats, by a random table."""
+        t = self.program.tensors[source]
+        out = self.tensor(Storage.FLOAT, t.channels, t.height, t.width)
+        table = self.rng.normal(size=256 * t.channels).astype(np.float32)
+        self.add(Code.LOOKUP, source, out_float=out, weights=table)
+        return out
+
     def images(self, count=1):
+        if self.kind == Storage.BYTES:
+            shape = (count, self.channels, self.height, self.width)
+            return self.rng.integers(0, 256, shape).astype(np.uint8)
         return self.rng.normal(size=(count, self.channels, self.height, self.width)).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from binaryduo.engine import _native
 from binaryduo.engine import format as duo
-from binaryduo.engine.program import Code, Program
+from binaryduo.engine.program import Code, Program, Storage
 from tests.engine.programs import Builder
 
 ROOT = Path(__file__).parents[2]
@@ -91,6 +91,15 @@ def seeds() -> Iterator[Program]:
     b.pool(0, Code.AVERAGE_POOL)
     yield b.finish(b.pool(0, Code.MAX_POOL))
     yield every_float_op()[1]
+    b = Builder(3, 6, 7, seed=6, kind=Storage.BYTES)
+    x = b.conv(0, 18, (3, 3), (2, 2), (2, 2), copies=2, out="bits", small=True)
+    x = b.conv(x, 36, out="bits", integer=True, groups=36)
+    x = b.conv(x, 22, out="bits", integer=True, groups=2)
+    x = b.conv(x, 44, groups=11, binary=False)
+    yield b.finish(b.conv(b.binarize(x), 5, (1, 1), padding=(0, 0), small=True))
+    b = Builder(5, 3, 4, seed=7, kind=Storage.BYTES)
+    x = b.conv(b.lookup(), 20, groups=5)
+    yield b.finish(b.conv(x, 6, groups=2, small=True))
 
 
 def write_seeds(corpus: Path) -> None:

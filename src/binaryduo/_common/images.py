@@ -105,3 +105,23 @@ The requested array has an inhomogeneous shape after 1 dimensions. The detected 
         raise error(f"{what} must be numbers, not of the type {array.dtype}")
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def as_bytes(values: Any, what: str, error: Error) -> NDArray[np.uint8]:
+    """The values as one uint8 array in C order; another type is refused, as it may have another scale.
+
+    >>> from binaryduo.errors import ArgumentError
+    >>> as_bytes(np.zeros((1, 2)), "images", ArgumentError)
+    Traceback (most recent call last):
+    binaryduo.errors.ArgumentError: images must be of the type uint8, pixels from 0 to 255, not float64: this model \
+was packed with input="uint8" and normalises them by itself
+    """
+    if getattr(values, "dtype", None) is None:
+        values = as_numbers(values, what, error)
+    array = np.asarray(values)
+    if array.dtype != np.uint8:
+        raise error(
+            f"{what} must be of the type uint8, pixels from 0 to 255, not {array.dtype}: this model was packed with "
+            'input="uint8" and normalises them by itself'
+        )
+    return np.ascontiguousarray(array)

@@ -18,6 +18,18 @@ def pack(
     half: Annotated[
         bool, typer.Option("--half", help="Store the layers with float weights in 16 bits.")
     ] = False,
+    float_weights: Annotated[
+        str,
+        typer.Option(help="How layers with float weights are stored: float32, float16 (as --half) or int8."),
+    ] = "float32",
+    input: Annotated[
+        str,
+        typer.Option(help="float32: images come normalised; uint8: pixels from 0 to 255, normalised inside."),
+    ] = "float32",
+    first_layer: Annotated[
+        str | None,
+        typer.Option(help="int8 with --input uint8: 8-bit weights for the layer that reads the image."),
+    ] = None,
     c_array: Annotated[
         bool,
         typer.Option(
@@ -28,7 +40,8 @@ def pack(
 ) -> None:
     """Pack a network with binary activations: one bit per weight, one threshold per channel.
 
-    The file is checked against the network, operation by operation, before it is written.
+    The file is checked against the network, operation by operation, before it is written. What 16-bit or 8-bit weights
+    do to the outputs is measured on the example and printed.
 
     Example: `binaryduo pack runs/demo-duo net.duo && binaryduo run net.duo cat.png`
     """
@@ -41,7 +54,22 @@ def pack(
     for path in (target, header) if c_array else (target,):
         sources.new_file(path, force)
     found = open_source(source, which)
-    write(found.model, found.example(), target, "float16" if half else "float32", meta=_meta(found))
+    meta = _meta(found)
+
+    def numbers(name: str) -> list[float] | None:
+        return [float(v) for v in meta[name].split()] if input == "uint8" and name in meta else None
+
+    write(
+        found.model,
+        found.example(),
+        target,
+        "float16" if half else float_weights,
+        meta=meta,
+        input=input,
+        first_layer=first_layer,
+        mean=numbers("mean"),
+        std=numbers("std"),
+    )
     if c_array:
         write_synced(header, to_c_array(target.read_bytes(), target.stem).encode())
         print(f"{header}: the same bytes as a C array for duo_open_memory, see docs/c_api.md")

@@ -13,7 +13,9 @@ def run(
     path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
     inputs: Annotated[
         list[Path],
-        typer.Argument(help="Images, or .npy arrays of normalised float images, N × C × H × W."),
+        typer.Argument(
+            help="Images, or .npy arrays of what the model takes, N × C × H × W: normalised floats, or uint8 pixels."
+        ),
     ],
     top: Annotated[int, typer.Option(min=1, help="How many classes to show for each image.")] = 1,
     threads: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
@@ -89,10 +91,12 @@ def _read(path: Path, model: "PackedModel") -> Any:
     from PIL import Image
 
     image = read_image(path, DataError, {1: "L", 3: "RGB"}.get(c, "RGB"))
-    pixels = image.resize((w, h), Image.Resampling.BILINEAR)
-    values = np.asarray(pixels, np.float32).reshape(h, w, -1) / 255
-    if values.shape[-1] != c:
+    pixels = np.asarray(image.resize((w, h), Image.Resampling.BILINEAR)).reshape(h, w, -1)
+    if pixels.shape[-1] != c:
         raise DataError(f"{path} is an image, and the model takes {c} channels: give it an .npy array")
+    if model.input_type == "uint8":  # normalised by the model itself
+        return np.ascontiguousarray(pixels.transpose(2, 0, 1))[None]
+    values = pixels.astype(np.float32) / 255
     for name, step in (("mean", np.subtract), ("std", np.divide)):
         if name in model.program.meta:
             values = step(values, _constants(model, name, c))

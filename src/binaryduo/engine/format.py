@@ -30,7 +30,7 @@ from binaryduo.engine.program import (
 from binaryduo.errors import PackedFormatError
 
 MAGIC = b"\x89DUO\r\n\x1a\n"
-VERSION = 2
+VERSION = 3
 TAGS = (b"TENS", b"OPER", b"META", b"DATA")
 ALIGNMENT = 64
 GUARD = 64  # bytes behind every array of the data section that a vector load may read
@@ -74,6 +74,11 @@ def version_of(program: Program) -> int:
     >>> version_of(Program([Tensor("x", Storage.FLOAT, 1, 1, 1), Tensor("y", Storage.FLOAT, 1, 1, 1, output=1)]))
     2
     """
+    if any(
+        op.code == Code.LOOKUP or op.flags & Flag.BYTE_WEIGHTS or (op.code in CONVOLUTIONS and op.groups > 1)
+        for op in program.ops
+    ):
+        return 3
     marked = any(tensor.output for tensor in program.tensors)
     return 2 if marked or any(op.code >= Code.CURVE for op in program.ops) else 1
 
@@ -230,9 +235,15 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         return data[offset : offset + size].view(dtype)
 
     if code in CONVOLUTIONS:
+        groups = max(1, op.groups)
+        if source.channels % groups or op.channels % groups:
+            raise ValueError(f"the channels of operation {name!r} are not a multiple of its groups")
         count = program.inputs_of(op) * op.channels
         if code == Code.BINARY_CONV or flags & Flag.BIT_WEIGHTS:
             op.weights = view("weights", "u1", (count + 7) // 8)
+        elif flags & Flag.BYTE_WEIGHTS:
+            frame = source.channels + 1 if source.kind == Storage.BYTES else 0
+            op.weights = view("weights", "i1", count + frame)
         else:
             op.weights = view("weights", "<f2" if flags & Flag.HALF_WEIGHTS else "<f4", count)
         if op.weights is None:
@@ -261,6 +272,8 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         target = program.tensors[op.out_float]
         op.weights = view("weights", "<u4", 2 * (target.height + target.width))
         op.scale = view("scale", "<f4", 2 * (target.height + target.width))
+    elif code == Code.LOOKUP:
+        op.weights = view("weights", "<f4", 256 * source.channels)
     elif code == Code.NORMALISE:
         count = math.prod(source.shape) if flags & Flag.EVERY_VALUE else source.channels
         op.weights = view("weights", "<f4", 1)

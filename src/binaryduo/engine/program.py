@@ -26,6 +26,7 @@ class Storage(IntEnum):
 
     FLOAT = 0
     BITS = 1
+    BYTES = 2  # the input alone: pixels from 0 to 255
 
 
 class Code(IntEnum):
@@ -45,6 +46,8 @@ class Code(IntEnum):
     JOIN = 11
     RESAMPLE = 12
     NORMALISE = 13
+    # since version 3
+    LOOKUP = 14
 
 
 CONVOLUTIONS = (Code.BINARY_CONV, Code.FLOAT_CONV)
@@ -92,6 +95,7 @@ class Flag(IntFlag):
     INTEGER_THRESHOLD = 4
     BIT_WEIGHTS = 8  # a float convolution whose weights are -1 and +1
     EVERY_VALUE = 16  # a NORMALISE whose scales and biases are one for each value, and not for each channel
+    BYTE_WEIGHTS = 32  # a float convolution whose weights are whole numbers from -128 to 127
 
 
 @dataclass
@@ -120,8 +124,8 @@ class Tensor:
     @property
     def pixel_bytes(self) -> int:
         """Bytes of one pixel."""
-        if self.kind == Storage.FLOAT:
-            return 4 * self.channels
+        if self.kind != Storage.BITS:
+            return self.channels * (4 if self.kind == Storage.FLOAT else 1)
         return self.copies * ((self.channels // self.copies + 7) // 8)
 
 
@@ -133,7 +137,10 @@ class Op:
     `weights` of MEAN_COPIES, where it has any, are the channels that it averages: copies × C numbers.
     `function` is a Curve or a Join. The `weights` of RESAMPLE are, for an output of H × W, the two input rows of each
     output row (H first ones, H second ones), then the two columns of each column; its `scale` has their shares.
-    `groups` of channels are normalised together by NORMALISE; its `weights` are ε.
+    `groups` of channels are normalised together by NORMALISE; its `weights` are ε. A convolution with groups has the
+    weights of each group as those of a convolution of its own, one after the other.
+    The `weights` of LOOKUP are a table, 256 floats for each channel. A convolution of BYTES has one more input channel,
+    which is 0 in the image, and after its weights the pixel that lies around the image: C + 1 bytes.
     Arrays are as they lie in the file: see `binaryduo.engine.weight_layout`.
     """
 
@@ -190,12 +197,14 @@ class Program:
         return sorted(marked, key=lambda number: self.tensors[number].output) or [len(self.tensors) - 1]
 
     def inputs_of(self, op: Op) -> int:
-        """How many products a convolution adds up for one output; for bits the unused ones count.
+        """How many products a convolution adds up for one output; for bits the unused ones of a byte count.
 
         >>> program = Program([Tensor("x", Storage.BITS, 45, 8, 8)])
         >>> program.inputs_of(Op("conv", Code.BINARY_CONV, 0, kernel=(3, 3)))
         432
         """
         source = self.tensors[op.input]
-        unit = source.pixel_bytes * 8 if op.code == Code.BINARY_CONV else source.channels
+        unit = source.channels // max(1, op.groups) + (source.kind == Storage.BYTES)
+        if op.code == Code.BINARY_CONV:
+            unit = (unit + 7) // 8 * 8 if op.groups > 1 else source.pixel_bytes * 8
         return op.kernel[0] * op.kernel[1] * unit

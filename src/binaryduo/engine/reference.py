@@ -19,7 +19,8 @@ Values = NDArray[Any]  # (N, H, W, C); uint8 zeros and ones for bits, float32 ot
 def run(program: Program, images: NDArray[np.float32]) -> list[Values]:
     """Every tensor of the program for images (N, C, H, W): a list of (N, H, W, C), the output last."""
     values: list[Values | None] = [None] * len(program.tensors)
-    values[0] = np.moveaxis(images.astype(np.float32), 1, -1)
+    kind = np.uint8 if program.tensors[0].kind == Storage.BYTES else np.float32
+    values[0] = np.moveaxis(images.astype(kind), 1, -1)
     for op in program.ops:
         for number, result in step(program, op, values).items():
             values[number] = result
@@ -40,10 +41,7 @@ def step(program: Program, op: Op, values: list[Values | None]) -> dict[int, Val
     if op.code == Code.BINARY_CONV:
         return epilogue(program, op, integer_sums(program, op, source), other)
     if op.code == Code.FLOAT_CONV:
-        weights = _float_weights(program, op)
-        sums = _windows(source.astype(np.float32), op).reshape(-1, weights.shape[1]) @ weights.T
-        target = program.tensors[max(op.out_float, op.out_bits)]
-        return epilogue(program, op, sums.reshape(len(source), target.height, target.width, -1), other)
+        return epilogue(program, op, float_sums(program, op, source), other)
     if op.code == Code.POINTWISE:
         return epilogue(program, op, source.astype(np.float32), other)
     if op.code == Code.MAX_POOL:
@@ -66,6 +64,10 @@ def step(program: Program, op: Op, values: list[Values | None]) -> dict[int, Val
         return {op.out_float: resampled(source, program.tensors[op.out_float], op)}
     if op.code == Code.NORMALISE:
         return {op.out_float: normalised(source, op)}
+    if op.code == Code.LOOKUP:
+        assert op.weights is not None
+        table = op.weights.reshape(-1, 256)
+        return {op.out_float: table[np.arange(len(table)), source]}
     assert other is not None
     if op.code == Code.JOIN:
         return {op.out_float: joined(Join(op.function), source, other)}
@@ -78,30 +80,59 @@ def integer_sums(program: Program, op: Op, bits: Values) -> NDArray[np.int64]:
 
     By definition, from weights of -1 and +1; the kernels use 2·popcount(a & w) − popcount(a).
     """
-    signs = weight_signs(program, op)
-    windows = _windows(bits, op)
-    rows = windows.reshape(-1, signs.shape[1])
     # float64 holds these integers exactly and multiplies them much faster than NumPy's integers
-    sums = rows.astype(np.float64) @ signs.T.astype(np.float64)
-    return sums.astype(np.int64).reshape(*windows.shape[:3], op.channels)
+    return _sums(op, bits.astype(np.float64), weight_signs(program, op).astype(np.float64)).astype(np.int64)
+
+
+def float_sums(program: Program, op: Op, source: Values) -> Values:
+    """The sums of a float convolution; whole numbers where bytes or bits meet 8-bit weights."""
+    weights = _float_weights(program, op)
+    if not op.flags & Flag.BYTE_WEIGHTS or program.tensors[op.input].kind == Storage.FLOAT:
+        return _sums(op, source.astype(np.float32), weights)
+    pixels, around = source.astype(np.float64), np.zeros(source.shape[-1])
+    if program.tensors[op.input].kind == Storage.BYTES:
+        assert op.weights is not None
+        pixels = np.pad(pixels, [(0, 0)] * 3 + [(0, 1)])  # the channel that tells the frame
+        around = op.weights[-pixels.shape[-1] :].view(np.uint8).astype(np.float64)
+    # less what lies around the image, the frame is zero again
+    constant = weights.astype(np.float64) @ np.tile(around, op.kernel[0] * op.kernel[1])
+    return np.asarray(_sums(op, pixels - around, weights.astype(np.float64)) + constant, np.float32)
+
+
+def _sums(op: Op, source: Values, weights: Values) -> Values:
+    """Σ x·w over windows, group by group: (N, H, W, C) and (channels, kh·kw·C / groups) -> (N, H', W', channels)."""
+    groups = max(1, op.groups)
+    parts = []
+    for x, w in zip(np.split(source, groups, axis=-1), np.split(weights, groups), strict=True):
+        windows = _windows(x, op)
+        parts.append((windows.reshape(-1, w.shape[1]) @ w.T).reshape(*windows.shape[:3], -1))
+    return np.concatenate(parts, axis=-1)
 
 
 def weight_signs(program: Program, op: Op) -> NDArray[np.int8]:
-    """The weights of a binary convolution as -1 and +1: (channels, kh·kw·C)."""
+    """The weights of a binary convolution as -1 and +1: (channels, kh·kw·C / groups)."""
     source = program.tensors[op.input]
     assert op.weights is not None
-    packed = from_blocks(op.weights.astype(np.uint8), op.channels, BINARY_BLOCK).astype(np.uint8)
-    pixels = packed.reshape(op.channels, op.kernel[0] * op.kernel[1], source.pixel_bytes)
-    bits = unpack_bits(pixels, source.channels, source.copies)
-    return (2 * bits.astype(np.int8) - 1).reshape(op.channels, -1)
+    groups = max(1, op.groups)
+    pixels, channels = op.kernel[0] * op.kernel[1], source.channels // groups
+    copies = source.copies if groups == 1 else 1
+    rows = []
+    for part in np.split(op.weights.astype(np.uint8), groups):
+        packed = from_blocks(part, op.channels // groups, BINARY_BLOCK).astype(np.uint8)
+        bits = unpack_bits(packed.reshape(len(packed), pixels, -1), channels, copies)
+        rows.append(2 * bits.astype(np.int8) - 1)
+    return np.concatenate(rows).reshape(op.channels, -1)
 
 
 def _float_weights(program: Program, op: Op) -> NDArray[np.float32]:
     assert op.weights is not None
-    weights = op.weights
+    weights, groups = op.weights, max(1, op.groups)
+    count = program.inputs_of(op) * op.channels
     if op.flags & Flag.BIT_WEIGHTS:
-        weights = unpack_bits(weights.astype(np.uint8), program.inputs_of(op) * op.channels) * 2.0 - 1.0
-    return from_blocks(weights, op.channels, FLOAT_BLOCK).astype(np.float32)
+        weights = unpack_bits(weights.astype(np.uint8), count) * 2.0 - 1.0
+    parts = np.split(weights[:count], groups)
+    rows = [from_blocks(part, op.channels // groups, FLOAT_BLOCK) for part in parts]
+    return np.concatenate(rows).astype(np.float32)
 
 
 def _windows(x: Values, op: Op, fill: float = 0) -> Values:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from binaryduo._common.images import as_numbers
+from binaryduo._common.images import as_bytes, as_numbers
 from binaryduo._common.text import printable
 from binaryduo.engine import format as duo
 from binaryduo.engine.program import Code, Flag, Op, Program, Storage
@@ -99,6 +99,7 @@ class PackedModel:
     def __call__(self, images: ArrayLike) -> Any:
         """Logits (N, classes) for images (N, C, H, W) or sequences (N, C, T), converted to float32 if need be.
 
+        A model packed with input="uint8" takes pixels from 0 to 255, of the type uint8, and nothing else.
         A model that gives images, as a segmentation does, returns (N, C, H, W); one with several outputs a tuple of
         arrays, in the order in which the packed model gave them. What is not one array of finite numbers is refused
         with ArgumentError.
@@ -133,8 +134,17 @@ class PackedModel:
         """Seconds that each operation of `program.ops` took in one call."""
         return [float(seconds) for seconds in self._native.profile(self._images(images))]
 
-    def _images(self, images: ArrayLike) -> NDArray[np.float32]:
-        array = as_numbers(images, "images", ArgumentError)
+    @property
+    def input_type(self) -> str:
+        """What images are made of: "float32", or "uint8" where the file was packed with input="uint8"."""
+        return "uint8" if self.program.tensors[0].kind == Storage.BYTES else "float32"
+
+    def _images(self, images: ArrayLike) -> NDArray[np.float32] | NDArray[np.uint8]:
+        array: NDArray[Any]
+        if self.input_type == "uint8":
+            array = as_bytes(images, "images", ArgumentError)
+        else:
+            array = as_numbers(images, "images", ArgumentError)
         if array.ndim == 2 and self.input_shape[1:] == (1, 1):
             array = array[:, :, None, None]
         if array.ndim == 3 and self.program.meta.get("input") == "sequence":
@@ -143,7 +153,7 @@ class PackedModel:
             sequence = self.program.meta.get("input") == "sequence"
             expected = " × ".join(str(n) for n in (self.input_shape[::2] if sequence else self.input_shape))
             raise ArgumentError(f"images must have the shape N × {expected}, not {array.shape}")
-        if self.check_finite and not np.isfinite(array).all():
+        if self.check_finite and array.dtype != np.uint8 and not np.isfinite(array).all():
             first = int(np.flatnonzero(~np.isfinite(array).all(axis=(1, 2, 3)))[0])
             raise ArgumentError(
                 f"image {first} holds a value that is not finite (NaN, infinite, or too large for float32): an "
@@ -165,10 +175,12 @@ class PackedModel:
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
             kernel = f"{self.isa} 6×{32 if self.isa.startswith(('avx512', 'amx')) else 16}"
+            if op.flags & Flag.BYTE_WEIGHTS and self.program.tensors[op.input].kind != Storage.FLOAT:
+                kernel = f"{self.isa} bytes"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
-            weights += (
-                f", {op.kernel[0]}×{op.kernel[1]}×{self.program.tensors[op.input].channels}→{op.channels}"
-            )
+            groups = f" in {op.groups} groups" if op.groups > 1 else ""
+            inputs = self.program.tensors[op.input].channels
+            weights += f", {op.kernel[0]}×{op.kernel[1]}×{inputs}→{op.channels}{groups}"
         return Layer(
             name=op.name,
             operation=op.code.name.lower().replace("_", " "),

@@ -6,6 +6,7 @@ blocks of 16 channels; in a block, input k of each of its channels in turn. The 
 what is left, so nothing is stored that is not needed. Inputs run over (ky, kx, channel).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,30 @@ def from_blocks(flat: NDArray[Any], channels: int, block: int) -> NDArray[Any]:
         n = min(block, channels - i)
         rows[i : i + n] = flat[i * width : (i + n) * width].reshape(width, n).T
     return rows
+
+
+def in_groups(weights: NDArray[Any], groups: int, lay_out: Callable[..., NDArray[Any]]) -> NDArray[Any]:
+    """The weights of a grouped convolution: those of each group laid out as a convolution's, one after the other.
+
+    >>> in_groups(np.array([1.0, 2.0]).reshape(2, 1, 1, 1), 2, float_weights).tolist()
+    [1.0, 2.0]
+    """
+    return np.concatenate([lay_out(part) for part in np.split(weights, max(1, groups))])
+
+
+def byte_weights(weights: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
+    """(O, …) as whole numbers from -127 to 127 and what each channel's are multiplied by.
+
+    Rounded to the nearest: a weight is off by at most half of its channel's step, the largest weight / 127.
+
+    >>> numbers, step = byte_weights(np.array([[0.5, -1.0], [0.0, 0.0]]))
+    >>> numbers.tolist(), (step * 127).tolist()
+    ([[64, -127], [0, 0]], [1.0, 127.0])
+    """
+    largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1).astype(np.float64)
+    step = np.where(largest > 0, largest, 127.0) / 127
+    shape = (-1, *[1] * (weights.ndim - 1))
+    return np.rint(weights / step.reshape(shape)).astype(np.int8), step
 
 
 def binary_weights(signs: NDArray[Any], copies: int = 1) -> NDArray[np.uint8]:

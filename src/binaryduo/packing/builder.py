@@ -19,6 +19,7 @@ from binaryduo.engine.weight_layout import pack_bits
 from binaryduo.errors import GraphError
 from binaryduo.graph.analysis import Analysis
 from binaryduo.graph.operations import Kind
+from binaryduo.packing.choices import Choices
 from binaryduo.packing.folding import Step, fold_floats, fold_integers
 
 Shape = tuple[int, int, int]
@@ -33,6 +34,7 @@ class Pending:
     reach: int | None  # integer sums lie in [-reach, reach]; None: floats
     scale: Tensor  # float64: the value is scale · sum
     steps: list[Step] = field(default_factory=list)
+    rising: int = 0  # so many of the first steps are rising, so that a max pool may come before them too
     copies: int = 1
     slope: Tensor | None = None  # the steps so far as slope · value + offset, (copies · C) each
     offset: Tensor | None = None
@@ -62,13 +64,16 @@ class Value:
     stored: int = -1  # the tensor that holds it as floats
     bits: int = -1  # the tensor that holds it as bits, if it is an activation
     act: int = -1  # bits of the activation behind it, stored beside the floats
+    bytes: int = -1  # the tensor that holds it as pixels from 0 to 255, if it is the input
 
 
 class Builder:
     """Builds the program of one analysed model; `wide` is a float64 copy of the model in evaluation mode."""
 
-    def __init__(self, analysis: Analysis, half: bool, numbers: dict[fx.Node, Any] | None = None) -> None:
-        self.analysis, self.half = analysis, half
+    def __init__(
+        self, analysis: Analysis, choices: Choices, numbers: dict[fx.Node, Any] | None = None
+    ) -> None:
+        self.analysis, self.choices = analysis, choices
         self.numbers = {} if numbers is None else numbers  # what forward() computes with: sizes
         self.model = analysis.model
         self.wide = copy.deepcopy(analysis.model).double().eval()
@@ -132,12 +137,28 @@ class Builder:
     def floats(self, value: Value) -> int:
         """The number of the float tensor that holds a value; stores it if need be."""
         if value.stored < 0:
-            if value.bits >= 0:
+            if value.bytes >= 0:
+                value.stored = self.looked_up(value)
+            elif value.bits >= 0:
                 value.stored = self.tensor(f"{value.node.name}.float", Storage.FLOAT, value.shape)
                 self.program.ops.append(Op(value.node.name, Code.UNPACK, value.bits, out_float=value.stored))
             else:
                 self.store(value)
         return value.stored
+
+    def looked_up(self, value: Value) -> int:
+        """The input as the model takes it, looked up pixel by pixel; once, whoever reads it."""
+        for op in self.program.ops:
+            if op.code == Code.LOOKUP:
+                return op.out_float
+        assert self.choices.pixels is not None
+        source = self.program.tensors[value.bytes]
+        out = self.tensor(source.name.removesuffix(".pixels"), Storage.FLOAT, source.shape)
+        table = self.choices.pixels.table().reshape(-1)
+        self.program.ops.append(
+            Op(self.program.tensors[out].name, Code.LOOKUP, 0, out_float=out, weights=table)
+        )
+        return out
 
     def as_bits(self, value: Value) -> int:
         """The number of the tensor of bits that holds a binary value, as a concatenation of bits is."""

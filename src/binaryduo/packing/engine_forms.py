@@ -1,26 +1,23 @@
 """What the engine has no form for is rewritten into what it has, on the canonical graph, before it is lowered.
 
-- A grouped convolution becomes one convolution for each group, on slices of the channels.
-- A dilated one with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros, so those
-  stay as they are and are refused when they are lowered.
+- A dilated convolution with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros,
+  so those stay as they are and are refused when they are lowered.
 - Zeros around an image in front of a convolution become the convolution's own padding.
 - A mean or maximum over pixels that were laid side by side, as in x.flatten(2).mean(2), is one over rows and columns.
 """
 
-import operator
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from binaryduo.graph.canonical import Shapes, add_module, put
+from binaryduo.graph.canonical import Shapes, add_module
 from binaryduo.graph.reshapes import reduced_dims
 from binaryduo.graph.table import recognise
-from binaryduo.nn import BinaryConv1d, BinaryConv2d, binarize_weight, is_binary_weight
+from binaryduo.nn import BinaryConv1d, BinaryConv2d, is_binary_weight
 from binaryduo.nn.copies import AverageCopies, SelectChannels
 
 Conv = nn.Conv1d | nn.Conv2d
-_MOST_GROUPS = 256  # each is an operation of its own
 
 
 def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
@@ -28,7 +25,7 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
     for node in list(graph.nodes):
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode == "zeros":
-            _rewrite_convolution(graph, model, node, module, shapes)
+            _rewrite_convolution(model, node, module, shapes)
         elif node.op in ("call_function", "call_method"):
             _reduce_image(node, model, shapes)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
@@ -37,9 +34,7 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
     graph.lint()
 
 
-def _rewrite_convolution(
-    graph: fx.Graph, model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes
-) -> None:
+def _rewrite_convolution(model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes) -> None:
     reader, source = node, node.all_input_nodes[0]
     while _only_moves_channels(source, model) and len(source.users) == 1:  # zeros stay zeros there
         reader, source = source, source.all_input_nodes[0]
@@ -53,8 +48,6 @@ def _rewrite_convolution(
     if set(module.dilation) != {1} and not is_binary_weight(module):
         module = _without_holes(module)
         node.target = add_module(model, f"{node.name}_dense", module)
-    if 1 < module.groups <= _MOST_GROUPS:
-        _split(graph, model, node, module, shapes)
 
 
 def _reduce_image(node: fx.Node, model: nn.Module, shapes: Shapes) -> None:
@@ -113,31 +106,10 @@ def _without_holes(module: Conv) -> Conv:
     return dense
 
 
-def _split(graph: fx.Graph, model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes) -> None:
-    """Put the groups' own convolutions, and their concatenation, in the place of a grouped one."""
-    (source,) = node.all_input_nodes
-    # One scale for the whole layer: the groups must not find scales of their own.
-    weight = binarize_weight(module.weight) if is_binary_weight(module) else module.weight
-    biases = [None] * module.groups if module.bias is None else torch.chunk(module.bias, module.groups)
-    size = module.in_channels // module.groups
-    with graph.inserting_before(node):
-        parts = []
-        for i, (part, bias) in enumerate(
-            zip(torch.chunk(weight.detach(), module.groups), biases, strict=True)
-        ):
-            channels = (slice(None), slice(i * size, (i + 1) * size))
-            name = add_module(model, f"{node.name}_group", _convolution(module, part, bias, 1))
-            parts.append(
-                graph.call_module(name, (graph.call_function(operator.getitem, (source, channels)),))
-            )
-        joined = graph.call_function(torch.cat, (parts, 1))
-    put(joined, node, shapes)
-
-
-def _convolution(like: Conv, weight: Tensor, bias: Tensor | None, groups: int | None = None) -> Conv:
-    """A convolution like another, with these weights; `groups` where it shall have another number."""
+def _convolution(like: Conv, weight: Tensor, bias: Tensor | None) -> Conv:
+    """A convolution like another, with these weights."""
     out, inputs, *kernel = weight.shape
-    groups = like.groups if groups is None else groups
+    groups = like.groups
     kinds = (nn.Conv1d, BinaryConv1d) if isinstance(like, nn.Conv1d) else (nn.Conv2d, BinaryConv2d)
     made: Conv = kinds[is_binary_weight(like)](inputs * groups, out, 1, groups=groups)
     made.kernel_size, made.stride, made.padding = tuple(kernel), like.stride, like.padding

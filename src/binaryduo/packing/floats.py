@@ -237,8 +237,8 @@ def _transposed(b: Builder, call: Call, value: Value, module: nn.Module) -> Valu
     op.scale = np.concatenate([part.ravel() for part in shares]).astype(np.float32)
     b.program.ops.append(op)
     op = Op(b.name_of(node), Code.FLOAT_CONV, spread, kernel=kernel, channels=len(weight))
-    op.flags |= Flag.HALF_WEIGHTS * b.half
-    dtype = np.float16 if b.half else np.float32
+    op.flags |= Flag.HALF_WEIGHTS * b.choices.half
+    dtype = np.float16 if b.choices.half else np.float32
     op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
     pending = Pending(op, shape, None, torch.ones((), dtype=torch.float64))
     if module.bias is not None:

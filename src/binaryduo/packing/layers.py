@@ -1,16 +1,17 @@
 """How layers, BN, activations and additions become part of a program. Each rule: (builder, call, value) -> value."""
 
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
 from binaryduo.engine.program import Code, Flag, Op
-from binaryduo.engine.weight_layout import binary_weights, float_weights, sign_weights
+from binaryduo.engine.weight_layout import binary_weights, float_weights, in_groups, pack_bits
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
+from binaryduo.packing import float_layers
 from binaryduo.packing.builder import Builder, Pending, Value
 from binaryduo.packing.floats import join
 
@@ -27,10 +28,8 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
         weight = weight.view(-1, c, h, w)
         kernel, stride, padding = (h, w), (1, 1), (0, 0)
     else:
-        if module.groups != 1 or set(module.dilation) != {1}:
-            raise b.refuse(
-                node, "a one-bit convolution with dilation, or with more than 256 groups, is not supported"
-            )
+        if set(module.dilation) != {1}:
+            raise b.refuse(node, "a one-bit convolution with dilation is not supported")
         if module.padding_mode != "zeros":
             raise b.refuse(node, "only padding with zeros is supported")
         padding = _padding(b, node, module)
@@ -42,13 +41,15 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     channels = len(weight)
     size = tuple((n + 2 * p - k) // s + 1 for n, k, s, p in zip((h, w), kernel, stride, padding, strict=True))
     op = Op(node.target, Code.FLOAT_CONV, -1, kernel=tuple(kernel), stride=stride, padding=padding)  # type: ignore[arg-type]
-    op.channels = channels
+    groups = 1 if isinstance(module, nn.Linear) else module.groups
+    op.channels, op.groups = channels, groups if groups > 1 else 0
     scale, reach = torch.ones((), dtype=torch.float64), None
     binary = binarize_weight(weight) if is_binary_weight(module) else None
     if binary is not None and b.binary(value):
         op.code, op.input = Code.BINARY_CONV, b.as_bits(value)
         scale, reach = binary.abs().flatten()[0], weight[0].numel()
-        op.weights = binary_weights(binary.numpy(), b.program.tensors[op.input].copies)
+        copies = b.program.tensors[op.input].copies if groups == 1 else 1
+        op.weights = in_groups(binary.numpy(), groups, partial(binary_weights, copies=copies))
         if b.program.inputs_of(op) > 65535:  # unused bits of a byte count
             raise b.refuse(
                 node, f"it has {reach} inputs per output, and a one-bit layer can have at most 65535"
@@ -56,13 +57,10 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     elif binary is not None:  # bits on disk, but sums of floats
         op.input = b.floats(value)
         op.flags |= Flag.BIT_WEIGHTS
-        op.weights = sign_weights(binary.numpy())
-    else:
-        op.input = value.bits if value.bits >= 0 else b.floats(value)
-        dtype = np.float16 if b.half else np.float32
-        op.flags |= Flag.HALF_WEIGHTS * b.half
-        op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
+        op.weights = pack_bits(in_groups(binary.numpy(), groups, float_weights) > 0)
     pending = Pending(op, (channels, *size), reach, scale)  # type: ignore[arg-type]
+    if binary is None:
+        float_layers.store(b, node, pending, value, weight, groups)
     if binary is not None and op.flags & Flag.BIT_WEIGHTS:
         size_of_weights = binary.abs().flatten()[0]
         b.affine(pending, size_of_weights.expand(channels), torch.zeros(channels), 1)

@@ -16,6 +16,7 @@ from binaryduo.graph.analysis import Analysis
 from binaryduo.graph.operations import Call, Kind, nodes_in
 from binaryduo.packing import floats, layers, moves
 from binaryduo.packing.builder import Builder, Value
+from binaryduo.packing.choices import Choices
 
 _UNLISTED = (
     "it is not in the list of operations that packed models have (docs/supported.md). bd.export_onnx may be able to "
@@ -34,12 +35,14 @@ def rule_of(name: str) -> Rule:
     return found
 
 
-def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | None = None) -> Program:
+def lower(
+    analysis: Analysis, choices: Choices | None = None, numbers: dict[fx.Node, Any] | None = None
+) -> Program:
     """The program of an analysed model; raises GraphError, with the module's name, on what cannot be packed.
 
     `numbers` are the values of what is no tensor, as sizes that forward() computes with.
     """
-    builder = Builder(analysis, half, numbers)
+    builder = Builder(analysis, choices or Choices(), numbers)
     _refuse_modules(builder)
     outputs: list[Value] = []
     for node in analysis.graph.nodes:
@@ -52,8 +55,7 @@ def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | 
                 continue  # an argument that keeps its default
             if builder.values:
                 raise GraphError("a model with more than one input cannot be packed")
-            shape = builder.image_shape(node)
-            builder.values[node] = Value(node, shape, stored=builder.tensor(node.name, Storage.FLOAT, shape))
+            builder.values[node] = _input(builder, node)
         elif analysis.info[node].kind is not Kind.SCALAR:
             _visit(builder, node)
     _finish(builder, outputs)
@@ -67,6 +69,14 @@ def _refuse_modules(builder: Builder) -> None:
         weighted = call.module is not None and next(call.module.parameters(), None) is not None
         if weighted and call.operation.lower is None:
             raise builder.refuse(node, call.operation.instead or _UNLISTED)
+
+
+def _input(builder: Builder, node: fx.Node) -> Value:
+    """The images: floats, or pixels that are looked up where something needs them as floats."""
+    shape = builder.image_shape(node)
+    if builder.choices.pixels is None:
+        return Value(node, shape, stored=builder.tensor(node.name, Storage.FLOAT, shape))
+    return Value(node, shape, bytes=builder.tensor(f"{node.name}.pixels", Storage.BYTES, shape))
 
 
 def _finish(builder: Builder, outputs: list[Value]) -> None:

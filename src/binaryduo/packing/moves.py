@@ -143,7 +143,8 @@ def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
         b.program.ops.append(replace(op, input=value.bits, out_bits=out))
         return Value(node, shape, bits=out)
     pending, single = value.pending, len(b.users(value.node)) == 1
-    if pending is not None and single and not pending.steps and pending.plain and pending.pool is None:
+    untouched = pending is not None and len(pending.steps) == pending.rising
+    if pending is not None and single and untouched and pending.plain and pending.pool is None:
         return Value(node, shape, replace(pending, pool=op, pooled=shape))
     return b.to_float(node, value, op)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,9 +17,13 @@ from binaryduo.graph.canonical import canonicalise
 from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.tracing import as_inputs, copied, modules_out_of_place, run_shapes, trace
 from binaryduo.packing import verify
+from binaryduo.packing.choices import Choices, PerChannel, choose
 from binaryduo.packing.engine_forms import engine_forms
 from binaryduo.packing.learned_thresholds import fix_thresholds
 from binaryduo.packing.lowering import lower
+
+if TYPE_CHECKING:
+    from binaryduo.engine.runtime import PackedModel
 
 RANDOM_IMAGES = 1
 
@@ -32,13 +36,21 @@ class Packed:
     bytes: int
     model_bytes: int
     checked: verify.Checked
+    deviation: float = (
+        0.0  # of the outputs for the example, where weights were rounded: of the largest output
+    )
 
     def __str__(self) -> str:
+        rounded = (
+            f"; rounded weights change the example's outputs by up to {self.deviation:.2%} of the largest"
+            if self.deviation
+            else ""
+        )
         return (
             f"{self.path}: {self.bytes:,} bytes, was {self.model_bytes:,} in PyTorch "
             f"({self.model_bytes / self.bytes:.1f} times smaller); "
             f"{self.checked.operations} operations agree, "
-            f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding"
+            f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding{rounded}"
         )
 
 
@@ -49,13 +61,24 @@ def pack(
     float_weights: str = "float32",
     verbose: bool = True,
     meta: dict[str, str] | None = None,
+    input: str = "float32",
+    mean: PerChannel | None = None,
+    std: PerChannel | None = None,
+    first_layer: str | None = None,
 ) -> Packed:
     """Write the packed form of a model whose activations are binary; the model is left as it was.
 
     One-bit layers become bits, BN and activation one threshold a channel, max pooling of bits an OR. Layers
-    with float weights stay float: `float_weights="float16"` halves them on disk. Before the file is written
-    the program is compared with the model, operation by operation, on the example and on random images.
+    with float weights stay float: `float_weights="float16"` halves them on disk, `"int8"` quarters them. Before the
+    file is written the program is compared with the model, operation by operation, on the example and on random images.
     `meta` is kept in the file: text of the caller's, as class names.
+
+    With `input="uint8"` the packed model takes images as they are decoded, pixels from 0 to 255 of the type uint8, and
+    normalises them by itself: (pixel / 255 − mean) / std, `mean` and `std` being numbers or one for each channel. The
+    example may be such an image, or what the model itself takes. Zero padding stays zero after the normalisation, and
+    the results are those of normalised float images. `first_layer="int8"` multiplies the pixels by 8-bit weights:
+    faster, but each weight is off by up to 1/254 of its channel's largest. What rounded weights do to the outputs for
+    the example is measured (`Packed.deviation`).
 
     >>> import tempfile; from binaryduo.nn import QuantAct, BinaryLinear
     >>> net = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), QuantAct(), BinaryLinear(32, 3)).eval()
@@ -63,60 +86,86 @@ def pack(
     ...     pack(net, torch.rand(1, 4), Path(folder) / "net.duo", verbose=False).checked.close
     0
     """
-    if float_weights not in ("float32", "float16"):
-        raise ArgumentError(f"float_weights must be 'float32' or 'float16', not {float_weights!r}")
     inputs = as_inputs(example_input)
     if len(inputs) != 1 or inputs[0].dim() not in (2, 3, 4):
         raise ArgumentError("a packed model has one input of the shape (N, C, H, W), (N, C, T) or (N, C)")
-    half = float_weights == "float16"
+    choices = choose(inputs[0].shape[1], input, mean, std, float_weights, first_layer)
     work = copied(model).cpu().float().eval()
     fix_thresholds(work)
-    image = inputs[0][:1].detach().cpu().float()
-    noise = torch.Generator().manual_seed(0)
-    others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)
+    samples = _samples(inputs[0], choices)
+    floats = [choices.pixels.normalise(sample) if choices.pixels else sample for sample in samples]
     size = _model_bytes(work)
-    program, graph = _lower(work, image, half)
-    verify.check_graph(model, work, graph, torch.cat([image, others]))
+    graph = _graph(work, floats[0])
+    before = work if choices.exact else copied(work)  # lowering rounds the weights of `work`
+    program = _lower(work, graph, floats[0], choices)
+    wanted = verify.check_graph(model, before, graph, torch.cat(floats))
     program.meta |= meta or {}
     content = duo.to_bytes(program)
-    tolerance = verify.HALF_ROUNDING if half else verify.FLOAT32_ROUNDING
+    tolerance = verify.HALF_ROUNDING if choices.half else verify.FLOAT32_ROUNDING
     checked = verify.Checked()
-    for sample in (image, *(other.unsqueeze(0) for other in others)):
-        found = verify.check(program, work, graph, sample, tolerance)
+    for sample, image in zip(samples, floats, strict=True):
+        found = verify.check(program, work, graph, image, tolerance, sample)
         checked.operations += found.operations
         checked.bits += found.bits
         checked.close += found.close
-        verify.check_native(program, _trace_native(content, sample.numpy()))
+        verify.check_native(program, _loaded(content).trace(sample.numpy()))
     path = Path(path)
     write_synced(path, content)
-    packed = Packed(path, len(content), size, checked)
+    deviation = 0.0 if choices.exact else _deviation(_loaded(content), samples[0].numpy(), wanted)
+    packed = Packed(path, len(content), size, checked, deviation)
     if verbose:
         print(packed)
     return packed
 
 
-def _lower(work: nn.Module, image: torch.Tensor, half: bool) -> tuple[Program, torch.fx.Graph]:
+def _samples(example: torch.Tensor, choices: Choices) -> list[torch.Tensor]:
+    """The example's first image and random ones, each (1, …), as the packed model takes them."""
+    noise = torch.Generator().manual_seed(0)
+    image = example[:1].detach().cpu()
+    if choices.pixels is None:
+        others = torch.randn((RANDOM_IMAGES, *image.shape[1:]), generator=noise)
+        return [image.float(), *(other.unsqueeze(0) for other in others)]
+    others = torch.randint(0, 256, (RANDOM_IMAGES, *image.shape[1:]), generator=noise, dtype=torch.uint8)
+    return [choices.pixels.pixels_of(image), *(other.unsqueeze(0) for other in others)]
+
+
+def _deviation(packed: "PackedModel", image: np.ndarray[Any, Any], wanted: list[torch.Tensor]) -> float:
+    """The largest difference of an output from the model's own, of the largest output."""
+    pairs = [
+        (found.ravel(), want[:1].numpy().ravel())
+        for found, want in zip(packed.outputs(image), wanted, strict=True)
+    ]
+    return max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
+
+
+def _graph(work: nn.Module, image: torch.Tensor) -> torch.fx.Graph:
+    """The model's graph in the engine's forms."""
     graph = trace(work)
     shapes = canonicalise(graph, work, (image,))
     modules_out_of_place(work)  # now that whoever reads a changed tensor reads the change's result
     engine_forms(graph, work, shapes)
+    return graph
+
+
+def _lower(work: nn.Module, graph: torch.fx.Graph, image: torch.Tensor, choices: Choices) -> Program:
     shapes, numbers = run_shapes(work, graph, (image,))
     analysis = analyse_graph(work, graph, shapes)
-    program = lower(analysis, half, numbers)
+    program = lower(analysis, choices, numbers)
     program.meta["model"] = type(work).__name__
     outputs = [source for node in graph.nodes if node.op == "output" for source in nodes_in(node.args)]
     forms = {2: "flat", 3: "sequence", 4: "image"}
     program.meta["input"] = forms[image.dim()]
     program.meta["output"] = " ".join(forms[len(analysis.info[output].shape)] for output in outputs)
-    return program, graph
+    return program
 
 
-def _trace_native(content: bytes, image: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+def _loaded(content: bytes) -> "PackedModel":
+    """The file's bytes as a model of one thread."""
     from binaryduo.engine.runtime import PackedModel
 
     sections = duo.Sections(np.frombuffer(content, np.uint8), "the packed model")
     try:
-        return PackedModel(sections, threads=1).trace(image)
+        return PackedModel(sections, threads=1)
     except PackedFormatError as error:
         raise GraphError(f"the model cannot be packed: {error}") from error
 

@@ -55,8 +55,18 @@ class Recorder(fx.Interpreter):
         return value
 
 
-def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, tolerance: float) -> Checked:
-    """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part."""
+def check(
+    program: Program,
+    model: nn.Module,
+    graph: fx.Graph,
+    image: Tensor,
+    tolerance: float,
+    sample: Tensor | None = None,
+) -> Checked:
+    """Compare the reference with the float64 model on one image (1, …); raises GraphError where they part.
+
+    `sample` is what the program takes where that is not the model's own input: its pixels.
+    """
     recorder = Recorder(copy.deepcopy(model).double().eval(), graph)
     with AllFloat64(), torch.no_grad():
         recorder.run(image.double())
@@ -72,11 +82,15 @@ def check(program: Program, model: nn.Module, graph: fx.Graph, image: Tensor, to
         return known(recorder.sources[name], number) if name in recorder.sources else None
 
     values: list[Values | None] = [known(t.name, i) for i, t in enumerate(program.tensors)]
+    if program.tensors[0].kind == Storage.BYTES and sample is not None:
+        c, h, w = program.tensors[0].shape
+        values[0] = np.moveaxis(sample.numpy().reshape(1, c, h, w), 1, -1)
     return _compare(program, values, before, tolerance)
 
 
-def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tensor) -> None:
+def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tensor) -> list[Tensor]:
     """Refuse a model whose graph (on `work`), an image at a time, is not the model: float64, on a batch of images.
+    Returns the model's outputs.
 
     What a trace misses shows here: a tensor changed in place under another name, an image that looks at others.
     """
@@ -88,12 +102,14 @@ def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tens
             recorder = Recorder(wide, graph)
             parts.append(list(tensors_in(recorder.run(image.unsqueeze(0)))))
     found = [torch.cat(part) for part in zip(*parts, strict=True)]
-    if not all(_alike(a, b) for a, b in zip(found, tensors_in(wanted), strict=True)):
+    outputs = list(tensors_in(wanted))
+    if not all(_alike(a, b) for a, b in zip(found, outputs, strict=True)):
         raise GraphError(
             f"{type(model).__name__} cannot be packed: its traced graph gives values that differ from the model's on a "
             "batch of images. Tensors changed in place under two names, and operations across images, cannot be "
             "followed. No file was written"
         )
+    return outputs
 
 
 def _alike(found: Tensor, wanted: Tensor) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from binaryduo.engine import format as duo
-from binaryduo.engine.program import Code, Op, Program, Storage, Tensor
+from binaryduo.engine.program import Code, Flag, Op, Program, Storage, Tensor
 from tests.engine.programs import Builder
 
 HERE = Path(__file__).parent
@@ -127,6 +127,25 @@ def extreme_thresholds() -> bytes:
     return duo.to_bytes(b.finish(b.conv(x, 3, padding=(0, 0))))
 
 
+def extreme_groups() -> bytes:
+    """The same in groups, whose sums are compared as floats; few inputs and many."""
+    b = Builder(36, 3, 3, seed=6)
+    ends = np.array([-(2**31), 2**31 - 1, -65536, 65536, -1, 0], np.int32)
+    for groups in (36, 3):
+        b.conv(b.binarize(0), 72, copies=2, out="bits", integer=True, groups=groups)
+        b.program.ops[-1].threshold = np.resize(ends, 144).astype(np.int32)
+    return duo.to_bytes(b.finish(b.conv(len(b.program.tensors) - 1, 3, padding=(0, 0))))
+
+
+def frame_in_the_guard() -> bytes:
+    """The pixel around an image of bytes, which lies after the weights, would be read where the data ends."""
+    b = Builder(3, 3, 3, kind=Storage.BYTES)
+    out = b.tensor(Storage.FLOAT, 5, 5, 5)
+    window = {"kernel": (3, 3), "padding": (2, 2), "flags": Flag.BYTE_WEIGHTS, "channels": 5}
+    b.add(Code.FLOAT_CONV, 0, out_float=out, weights=np.ones(5 * 4 * 9, np.int8), **window)
+    return duo.to_bytes(b.program)
+
+
 def overlapping() -> bytes:
     """Scales, biases and thresholds are the same bytes, which are weights as well."""
     b = Builder(40, 3, 3, seed=5)
@@ -187,6 +206,11 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "refused-weights-unaligned": lambda: altered(OPS, CONVOLUTION + 64, long(1)),
     "refused-weights-absent": lambda: altered(OPS, CONVOLUTION + 64, long(duo.ABSENT)),
     "refused-shared-weights": shared_weights,
+    "refused-groups-that-do-not-divide": lambda: altered(OPS, CONVOLUTION + 60, word(2)),
+    "refused-groups-without-end": lambda: altered(OPS, CONVOLUTION + 60, word(0xFFFF_FFFF)),
+    "refused-bytes-inside": lambda: altered(TENSORS, 32, word(2)),
+    "refused-bytes-as-floats": lambda: altered(TENSORS, 0, word(2)),
+    "refused-frame-in-the-guard": frame_in_the_guard,
     "refused-more-inputs-than-16-bits": many_inputs,
     "refused-channel-that-is-not-there": lambda: listed([0, 1, 2, 0x4000_0000]),
     "refused-sections-that-overlap": sections_that_overlap,
@@ -198,6 +222,7 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "loads-channels-listed-twice": lambda: listed([3, 3, 3, 3]),
     "loads-special-numbers": special_numbers,
     "loads-extreme-thresholds": extreme_thresholds,
+    "loads-extreme-thresholds-in-groups": extreme_groups,
     "loads-arrays-that-overlap": overlapping,
 }
 

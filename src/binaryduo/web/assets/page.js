@@ -36,11 +36,13 @@ function blank() {
 function pixels() {
   eye.imageSmoothingQuality = "high";
   eye.drawImage(canvas, 0, 0, width, height);
-  const rgba = eye.getImageData(0, 0, width, height).data, size = width * height, out = new Float32Array(channels * size);
+  const rgba = eye.getImageData(0, 0, width, height).data, size = width * height;
+  const bytes = model.inputs[0].kind === "uint8", out = new (bytes ? Uint8Array : Float32Array)(channels * size);
   for (let p = 0; p < size; p++) {
     const [r, g, b] = [rgba[4 * p], rgba[4 * p + 1], rgba[4 * p + 2]];
     const values = channels === 1 ? [0.299 * r + 0.587 * g + 0.114 * b] : [r, g, b];
-    for (let c = 0; c < channels; c++) out[c * size + p] = (values[c] / 255 - data.mean[c]) / data.std[c];
+    for (let c = 0; c < channels; c++)
+      out[c * size + p] = bytes ? Math.round(values[c]) : (values[c] / 255 - data.mean[c]) / data.std[c];
   }
   return out;
 }

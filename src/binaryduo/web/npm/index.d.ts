@@ -8,7 +8,8 @@ export interface Tensor {
   readonly name: string;
   /** Among `Model.tensors`. */
   readonly number: number;
-  readonly kind: "float32" | "bits";
+  /** "uint8" is an input of pixels from 0 to 255, which the model normalises by itself. */
+  readonly kind: "float32" | "bits" | "uint8";
   readonly channels: number;
   readonly height: number;
   readonly width: number;
@@ -24,6 +25,9 @@ export interface Activation extends Tensor {
   readonly operation: string;
   readonly values: Uint8Array | Float32Array;
 }
+
+/** Normalised numbers, or pixels where the model's input is of the kind "uint8". */
+export type Images = Float32Array | Uint8Array;
 
 export interface LoadOptions {
   /** The engine, where `engine.wasm` does not lie beside the script (in a bundle, say): its address, bytes or module. */
@@ -57,11 +61,11 @@ export interface Model {
    * A model with several inputs takes as many arrays; one with several outputs returns an array of them.
    * Throws DuoError where the numbers are too few, too many or not finite.
    */
-  run(...images: Float32Array[]): Float32Array;
-  run(...images: Float32Array[]): Float32Array | Float32Array[];
+  run(...images: Images[]): Float32Array;
+  run(...images: Images[]): Float32Array | Float32Array[];
 
   /** Every activation of one image, in the order in which they are computed: for looking inside. */
-  trace(...image: Float32Array[]): Activation[];
+  trace(...image: Images[]): Activation[];
 
   /** Gives the engine's memory back; the model cannot be used after it. */
   close(): void;

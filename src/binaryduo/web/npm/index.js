@@ -2,13 +2,14 @@
 //
 //     import { load } from "binaryduo";
 //     const model = await load("net.duo");
-//     const logits = model.run(images);      // Float32Array, N × C × H × W in, N × classes out
+//     const logits = model.run(images);      // Float32Array, N × C × H × W in, N × classes out;
+//                                           // Uint8Array where packed with input="uint8"
 //
 // index.d.ts documents every name. The engine is C++ compiled to WebAssembly (engine.wasm beside this file); this is
 // the thin part around it: find bytes, copy them in, copy results out. It needs no other package.
 
 const INPUT = 0, OUTPUT = 1, ANY = 2;
-const FLOAT32 = 0, BITS = 1;
+const FLOAT32 = 0, KINDS = ["float32", "bits", "uint8"];
 
 export class DuoError extends Error {
   constructor(sentence) {
@@ -145,7 +146,7 @@ class Model {
       const tensor = this.tensors[number];
       const raw = new Uint8Array(this.#calls.memory.buffer, at, tensor.bytes);
       const by = operation < 0 ? "input" : (this.operations[operation] ?? `operation ${operation}`);
-      written.push({ ...tensor, operation: by, values: tensor.kind === "bits" ? bitsOf(tensor, raw) : floatsOf(tensor, raw) });
+      written.push({ ...tensor, operation: by, values: tensor.kind === "bits" ? bitsOf(tensor, raw) : valuesOf(tensor, raw) });
     };
     try {
       this.#run(image, true);
@@ -175,7 +176,7 @@ class Model {
               "load(…, { checkFinite: false }) leaves this check out",
           );
       }
-      new Float32Array(calls.memory.buffer, this.#buffers[i], values.length).set(values);
+      new (typeOf(tensor))(calls.memory.buffer, this.#buffers[i], values.length).set(values);
     });
     const inputs = this.#buffers.slice(0, this.inputs.length), outputs = this.#buffers.slice(this.inputs.length);
     const [into, from] = [this.#put(new Uint32Array(inputs)), this.#put(new Uint32Array(outputs))];
@@ -197,8 +198,9 @@ class Model {
     let count = -1;
     this.inputs.forEach((tensor, i) => {
       const { channels, height, width } = tensor, size = sizeOf(tensor);
-      if (!(images[i] instanceof Float32Array))
-        throw new DuoError(`images must be a Float32Array, N × ${channels} × ${height} × ${width} numbers`);
+      const type = typeOf(tensor);
+      if (!(images[i] instanceof type))
+        throw new DuoError(`images must be a ${type.name}, N × ${channels} × ${height} × ${width} numbers`);
       if (images[i].length % size || (count >= 0 && images[i].length !== count * size))
         throw new DuoError(
           `images must be N × ${channels} × ${height} × ${width} = N × ${size} numbers, not ${images[i].length}`,
@@ -234,9 +236,9 @@ class Model {
     this.#calls.web_tensor(this.#model, which, index, at);
     const [number, kind, channels, height, width, copies, bytes] = new Uint32Array(this.#calls.memory.buffer, at, 7);
     this.#calls.free(at);
-    if (which !== ANY && kind !== FLOAT32) throw new DuoError("this release runs models with float inputs and outputs only");
+    if (!(kind in KINDS) || (which === OUTPUT && kind !== FLOAT32)) throw new DuoError("the model is of a newer release");
     const name = String(names[number] ?? `tensor ${number}`);
-    return { name, number, kind: kind === BITS ? "bits" : "float32", channels, height, width, copies, bytes };
+    return { name, number, kind: KINDS[kind], channels, height, width, copies, bytes };
   }
 
   #json() {
@@ -274,8 +276,12 @@ function bitsOf({ channels, height, width, copies }, raw) {
   return out;
 }
 
-function floatsOf({ channels, height, width }, raw) {
-  const pixels = height * width, values = new Float32Array(raw.slice().buffer), out = new Float32Array(values.length);
+// What a tensor's numbers are in JavaScript: pixels from 0 to 255 where the model normalises them by itself.
+const typeOf = ({ kind }) => (kind === "uint8" ? Uint8Array : Float32Array);
+
+function valuesOf(tensor, raw) {
+  const { channels, height, width } = tensor, type = typeOf(tensor);
+  const pixels = height * width, values = new type(raw.slice().buffer), out = new type(values.length);
   for (let c = 0; c < channels; c++) for (let p = 0; p < pixels; p++) out[c * pixels + p] = values[p * channels + c];
   return out;
 }
