@@ -59,7 +59,14 @@ __attribute__((noinline)) void unpack(const Tensor& t, const uint8_t* pixels, si
             const uint8_t* bits = kUnit.bytes[*pixels++];
             const size_t n = std::min<size_t>(8, channels - c);
             T eight[8];
-            for (size_t i = 0; i < 8; ++i) eight[i] = T(bits[i] * one);
+            if constexpr (sizeof(T) == 1) {  // eight products at once: each is below 256
+                uint64_t word;
+                std::memcpy(&word, bits, 8);
+                word *= one;
+                std::memcpy(eight, &word, 8);
+            } else {
+                for (size_t i = 0; i < 8; ++i) eight[i] = T(bits[i] * one);
+            }
             if (n == 8)
                 std::memcpy(out, eight, sizeof eight);
             else
