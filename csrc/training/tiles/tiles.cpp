@@ -6,13 +6,11 @@
 #include <string>
 
 #include "../../common/buffer.h"
+#include "../../common/instruction_sets.h"
 #include "../../common/threads.h"
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <vector>
@@ -26,20 +24,6 @@ constexpr long SUMS = ROWS * ROWS;     // float32 values in a tile
 constexpr long PIECES = 8;             // of the images: their weight gradients are added up in this order
 
 inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
-
-bool cpu_has_tiles() {
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    const bool amx = (d >> 22 & 1) && (d >> 24 & 1);  // bfloat16, tiles
-    if (!amx || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
-    return (a >> 5 & 1) && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-}
-
-// Linux gives the tiles' registers to a process only when asked.
-bool system_grants_tiles() {
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
 
 // All eight tiles in their full size, for the thread that holds this.
 class Configured {
@@ -253,9 +237,8 @@ void add_gradient(const uint16_t* planes, long plane, const uint16_t* pairs, lon
 }  // namespace
 
 bool available() {
-    static const bool here = cpu_has_tiles() && system_grants_tiles();
     const char* wanted = std::getenv("BINARYDUO_ISA");
-    return here && (!wanted || !*wanted || std::string(wanted) == "amx");
+    return has_bf16_tiles() && (!wanted || !*wanted || std::string(wanted) == "amx");
 }
 
 void forward(const uint16_t* x, const float* w, uint16_t* y, Shape s, bool turned, int threads) {
