@@ -1,4 +1,4 @@
-"""The npm package, from its tarball, in Node and in Chromium: the native engine's numbers bit by bit, and clear errors."""
+"""The npm package from its tarball, in Node and in Chromium: the native engine's numbers, and clear errors."""
 
 import hashlib
 import re
