@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test soak check docs supported format bench wasm clean
+.PHONY: help setup demo test soak check docs supported format bench wasm wheels clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -54,6 +54,10 @@ bench: setup     ## measure speed against named peers
 
 wasm:            ## compile the engine for browsers again, after a change in csrc (needs emscripten)
 	csrc/web/build
+
+wheels:          ## build wheels for x86-64 and 64-bit ARM into ./dist, install them into empty environments and use them
+	$(PYTHON) packaging/wheels.py --out dist
+	$(PYTHON) packaging/try_wheels.py dist
 
 clean:           ## remove the virtual environment and what was built
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

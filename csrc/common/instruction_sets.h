@@ -21,6 +21,9 @@ const char* name_of(InstructionSet set);
 // All that this CPU can run, the fastest first; the last one is always kScalar.
 const std::vector<InstructionSet>& instruction_sets();
 
+// AMX and AVX-512 with bfloat16, granted by the system: what the 3×3 convolutions of training use.
+bool has_bf16_tiles();
+
 // The sets that may run now, best first: all of the CPU's, or from the one that BINARYDUO_ISA names on.
 // Throws std::invalid_argument if it names one that is unknown or that this CPU lacks.
 std::vector<InstructionSet> allowed_instruction_sets();

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+import binaryduo as bd
+from binaryduo.cli.app import app
 from binaryduo.engine import format as duo
 from binaryduo.engine.c_array import to_c_array
 from binaryduo.engine.program import Storage
@@ -130,19 +133,58 @@ duo_status __wrap_duo_run(const duo_model *m, size_t n, const void *const *in, v
 """
 
 
+ARENA = """
+#include <duo.h>
+#include <stdio.h>
+#include "net.h"
+int main(void) {
+    duo_options options = {0};
+    options.together = 1;
+    duo_model *model;
+    duo_error error;
+    if (duo_open_memory(net, sizeof net, &options, &model, &error)) return puts(error.sentence), 1;
+    printf("%zu", duo_arena_bytes(model));
+    return 0;
+}
+"""
+
+
+def run_in_an_array(folder, tmp_path, content):
+    """The logits of examples/embedded.c with this model, on ARM, where a run that uses the heap says so."""
+    (tmp_path / "net.h").write_text(to_c_array(content, "net"))
+    (tmp_path / "heap.c").write_text(NO_HEAP)
+    wrapped = ("malloc", "aligned_alloc", "duo_run")
+    flags = [f"-I{tmp_path}", *(f"-Wl,--wrap={name}" for name in wrapped)]
+    program = build(folder, EXAMPLES / "embedded.c", tmp_path / "heap.c", flags=flags)
+    return np.float32(run(EMULATOR, program).decode().split())
+
+
+def image_of_the_example(*shape):
+    return (np.arange(np.prod(shape)) % 17 / 16 - 0.5).astype(np.float32).reshape(1, *shape)
+
+
 def test_a_model_in_an_array_runs_without_the_heap(folder, tmp_path):
     b = Builder(3, 8, 8, seed=2)
     x = b.conv(b.conv(0, 40, out="bits"), 64, out="bits", integer=True)
     program = b.finish(b.conv(x, 10, (8, 8), padding=(0, 0)))
-    (tmp_path / "net.h").write_text(to_c_array(duo.to_bytes(program), "net"))
-    (tmp_path / "heap.c").write_text(NO_HEAP)
-    wrapped = ("malloc", "aligned_alloc", "duo_run")
-    flags = [f"-I{tmp_path}", *(f"-Wl,--wrap={name}" for name in wrapped)]
-    program_here = build(folder, EXAMPLES / "embedded.c", tmp_path / "heap.c", flags=flags)
-    said = np.float32(run(EMULATOR, program_here).decode().split())
-    image = (np.arange(3 * 8 * 8) % 17 / 16 - 0.5).astype(np.float32).reshape(1, 3, 8, 8)
-    wanted = load_program(program, threads=1)(image)[0]
+    said = run_in_an_array(folder, tmp_path, duo.to_bytes(program))
+    wanted = load_program(program, threads=1)(image_of_the_example(3, 8, 8))[0]
     np.testing.assert_allclose(said, wanted, rtol=1e-6)
+
+
+def test_the_shipped_network_on_a_device(folder, tmp_path):
+    """It answers as here, and docs/c_api.md states what it takes: the file's size and the arena's."""
+    path = tmp_path / "net.duo"
+    done = CliRunner().invoke(app, ["pack", "vgg7-cifar10-duo-w1", str(path), "--half"])
+    assert done.exit_code == 0, done.output
+    said = run_in_an_array(folder, tmp_path, path.read_bytes())
+    wanted = bd.load(path, threads=1)(image_of_the_example(3, 32, 32))[0]
+    np.testing.assert_allclose(said, wanted, rtol=1e-4, atol=1e-4)
+    (tmp_path / "arena.c").write_text(ARENA)
+    arena = int(run(EMULATOR, build(folder, tmp_path / "arena.c", flags=[f"-I{tmp_path}"])))
+    stated = (ROOT / "docs" / "c_api.md").read_text()
+    assert f"| flash: the model | {path.stat().st_size:,} |" in stated
+    assert f"| RAM: the arena, one image at a time | {arena:,} |" in stated
 
 
 def test_the_c_example(folder, tmp_path):

@@ -1,4 +1,4 @@
-"""The npm package, from its tarball, in Node: the native engine's numbers bit by bit, and clear errors."""
+"""The npm package from its tarball, in Node and in Chromium: the native engine's numbers, and clear errors."""
 
 import hashlib
 import re
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from binaryduo.web.beside import _run
 from tests.engine.test_pack import trained_like
+from tests.report.browser import find_chromium
 from tests.web.programs import PACKAGE, installed_package, node, run_in_node
 
 ROOT = Path(__file__).parents[2]
@@ -162,3 +164,29 @@ def test_version():
     import binaryduo as bd
 
     assert json.loads((PACKAGE / "package.json").read_text())["version"] == bd.__version__
+
+
+def test_the_tarball_in_a_browser(project, packed, monkeypatch):
+    """Served as a site serves it: the package's own files load the model, and give the native engine's numbers."""
+    import binaryduo as bd
+
+    browser = find_chromium()
+    if browser is None:
+        pytest.skip("Chromium is not installed: the tarball was not run in it")
+    duo, images = packed
+    shutil.copy(duo, project / "net.duo")
+    images.astype("<f4").tofile(project / "images.bin")
+    (project / "index.html").write_text(
+        '<!doctype html><script type="importmap">'
+        '{"imports": {"binaryduo": "./node_modules/binaryduo/index.js"}}</script><script type="module">'
+        'const send = (what) => fetch("result", { method: "POST", body: JSON.stringify(what) });'
+        'try { const { load } = await import("binaryduo"); const model = await load("net.duo");'
+        'const images = new Float32Array(await (await fetch("images.bin")).arrayBuffer());'
+        "await send({ logits: Array.from(model.run(images)), bytes: model.bytes });"
+        "} catch (error) { await send({ error: String(error) }); }</script>"
+    )
+    monkeypatch.setenv("BINARYDUO_ISA", "scalar")
+    answer = _run(browser, project, seconds=120)
+    assert answer.get("bytes") == duo.stat().st_size, answer
+    wanted = bd.load(duo, threads=1)(images)
+    np.testing.assert_array_equal(np.float32(answer["logits"]).reshape(wanted.shape), wanted)

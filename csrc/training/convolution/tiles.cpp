@@ -2,11 +2,11 @@
 // are laid over an image. Compiled for AMX and called only where the CPU has it and the system lets this
 // process use it.
 #include "../../common/buffer.h"
+#include "../../common/instruction_sets.h"
 #include "../../common/threads.h"
 #include "convolution.h"
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
-#include <cpuid.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -22,14 +22,6 @@ constexpr long SUMS = ROWS * ROWS;     // float32 values in a tile
 constexpr long PIECES = 8;             // of the images: their weight gradients are added up in this order
 
 inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
-
-// That the CPU has tiles, and may use them, is known from the instruction set's choice; these are for
-// bfloat16.
-bool cpu_multiplies_bf16() {
-    unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1)) return false;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
-}
 
 // All eight tiles in their full size, for the thread that holds this.
 class Configured {
@@ -290,7 +282,7 @@ void weight_gradient(const Bf16* from, const Bf16* grad, float* dw, Shape s, int
 }  // namespace
 
 const Kernels* kernels_amx() {
-    static const bool here = cpu_multiplies_bf16() && kernels_avx512();
+    static const bool here = has_bf16_tiles() && kernels_avx512();
     static const Kernels kernels{
         "amx", here ? kernels_avx512()->float32 : Passes<float>{}, {forward, weight_gradient}};
     return here ? &kernels : nullptr;

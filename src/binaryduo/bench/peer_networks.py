@@ -1,5 +1,6 @@
 """Whole networks for `binaryduo bench infer`: ours with binary activations, the peers' in full precision."""
 
+import logging
 import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -56,7 +57,7 @@ class Networks:
     def onnx_int8(self, threads: int) -> Candidate:
         path = self.folder / f"{self.name}-int8.onnx"
         if not path.exists():
-            _quantize(self.onnx_file(), path, self.images[:4].numpy())
+            quantize(self.onnx_file(), path, self.images[:4].numpy())
         return Candidate("ONNX Runtime int8", onnx_call(str(path), self.images.numpy(), threads))
 
     def openvino(self, threads: int) -> Candidate:
@@ -90,22 +91,32 @@ class Networks:
         }
 
 
-def _quantize(source: Path, target: Path, images: Any) -> None:
+def quantize(source: Path, target: Path, images: Any) -> None:
     """ONNX Runtime's own static quantization: unsigned activations, signed weights a channel."""
     quantization: Any = need("onnxruntime.quantization")
+    onnxruntime: Any = need("onnxruntime")
+    name = onnxruntime.InferenceSession(str(source)).get_inputs()[0].name
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
             self.left = [images[i : i + 1] for i in range(len(images))]
 
         def get_next(self) -> dict[str, Any] | None:
-            return {"images": self.left.pop()} if self.left else None
+            return {name: self.left.pop()} if self.left else None
 
+    logging.disable(logging.WARNING)  # it warns of every BN that it leaves in floats
+    try:
+        _quantize_static(quantization, source, target, Reader())
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _quantize_static(quantization: Any, source: Path, target: Path, reader: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ready = Path(folder) / "ready.onnx"
         quantization.quant_pre_process(str(source), str(ready), skip_symbolic_shape=True)
         quantization.quantize_static(
-            str(ready), str(target), Reader(), quant_format=quantization.QuantFormat.QDQ, per_channel=True,
+            str(ready), str(target), reader, quant_format=quantization.QuantFormat.QDQ, per_channel=True,
             activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
             reduce_range=True,
         )  # fmt: skip

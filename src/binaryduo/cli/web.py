@@ -20,6 +20,16 @@ def web(
         list[Path] | None, typer.Option(help="A picture to start from; may be given several times.")
     ] = None,
     title: Annotated[str, typer.Option(help="The page's title.")] = "",
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            help="Time ONNX Runtime Web in the page too: its unpacked npm package. Adds a file of 20 MB."
+        ),
+    ] = None,
+    full_precision: Annotated[
+        Path | None,
+        typer.Option(help="With --compare: your network in full precision, an ONNX file for one picture."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the page.")] = False,
 ) -> None:
     """Write a page that runs a packed model: draw or drop a picture, see the answer and every bit inside.
@@ -45,9 +55,37 @@ def web(
     examples = [page.read_example(picture) for picture in example or []]
     if path is None:
         examples, title = examples or page.demo_examples(), title or "Ten kinds of clothes, in one bit"
-    text = page.build(page.DEMO_MODEL if path is None else path, _names(classes), examples, title)
+    model = page.DEMO_MODEL if path is None else path
+    about = _about(path, compare, full_precision)
+    text = page.build(model, _names(classes), examples, title, about)
+    if compare is not None:
+        from binaryduo.web.compare import comparison
+
+        beside = out / "compare.js"
+        new_file(beside, force)
+        write_synced(beside, comparison(compare, model, full_precision).encode())
+        typer.echo(f"{beside}: {beside.stat().st_size / 1e6:.2f} MB, ONNX Runtime Web and its networks")
     write_synced(target, text.encode())
     typer.echo(f"{target}: {target.stat().st_size / 1e6:.2f} MB; open it in a browser")
+
+
+def _about(path: Path | None, compare: Path | None, full_precision: Path | None) -> str:
+    """What the page says of the network that ONNX Runtime Web runs; empty where it runs none."""
+    from binaryduo.errors import ArgumentError
+
+    if compare is None:
+        if full_precision is not None:
+            raise ArgumentError(
+                "--full-precision is the network for --compare: give --compare node_modules/onnxruntime-web too"
+            )
+        return ""
+    if full_precision is not None:
+        return f"{full_precision.name} is the network in full precision."
+    if path is not None:
+        raise ArgumentError(
+            "which network does ONNX Runtime Web run? Name yours in full precision: --full-precision NET.onnx"
+        )
+    return "The same network in full precision, not trained: its time and size are compared, not its answers."
 
 
 def _names(classes: str | None) -> list[str]:

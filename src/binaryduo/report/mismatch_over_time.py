@@ -10,11 +10,25 @@ from binaryduo.report.runs import RunView
 
 MOST = 4000  # lines that are looked at
 
+# What is shown: its title, short enough for a phone, and what to read in it.
 QUANTITIES = {
-    "cosine": "Cosine between coarse gradient and CDG",
-    "flipped": "Share of weight signs flipped since the last time",
-    "never_flipped": "Share of weight signs that have never flipped",
-    "outside": "Share of activations outside of the STE's support",
+    "cosine": (
+        "Cosine between coarse gradient and CDG",
+        "Blue means that training follows the loss, red that it goes the other way. A cell is empty where one of "
+        "the two gradients is zero and has no direction.",
+    ),
+    "flipped": (
+        "Weight signs flipped since last time",
+        "The share of each layer's weights whose sign has changed since the column before.",
+    ),
+    "never_flipped": (
+        "Weight signs that never flipped",
+        "The share of each layer's weights whose sign has never changed since the start.",
+    ),
+    "outside": (
+        "Activations outside the STE's support",
+        "The share of each layer's activations where the STE's derivative is zero: no gradient passes there.",
+    ),
 }
 
 
@@ -68,6 +82,7 @@ def heat_map(run: RunView, quantity: str) -> Json | None:
         "zmin": low,
         "zmax": high if quantity != "flipped" else None,
         "colorscale": "RdBu" if quantity == "cosine" else "Viridis",
+        "reversescale": quantity == "cosine",
         "colorbar": {"thickness": 12},
         "hovertemplate": "%{y}<br>epoch %{x:.2f}<br>%{z:.3f}<extra></extra>",
     }
@@ -90,7 +105,7 @@ def heat_map(run: RunView, quantity: str) -> Json | None:
     return {
         "data": [heat],
         "layout": {
-            "title": {"text": QUANTITIES[quantity], "x": 0, "xanchor": "left", "font": {"size": 15}},
+            "title": {"text": QUANTITIES[quantity][0], "x": 0, "xanchor": "left", "font": {"size": 15}},
             "xaxis": {"title": {"text": "epoch"}, "automargin": True, "zeroline": False},
             "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
             "margin": {"l": 50, "r": 14, "t": 62, "b": 50},

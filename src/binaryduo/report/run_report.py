@@ -130,12 +130,12 @@ def _run(page: Page, run: RunView, key: str, costs: bool, level: int) -> None:
             figures.mismatch_bars(run.mismatch),
             "Cosine between the coarse gradient and CDG, layer by layer; 1 means that training follows the loss.",
         )
-    maps = [(heat_map(run, quantity), title) for quantity, title in QUANTITIES.items()]
+    maps = [(heat_map(run, quantity), caption) for quantity, (_, caption) in QUANTITIES.items()]
     if any(figure is not None for figure, _ in maps):
         page.section("The mismatch over the training", f"{key}-mismatch-over-time", level)
-        for figure, title in maps:
+        for figure, caption in maps:
             if figure is not None:
-                page.figure(figure, f"{title}, layer by layer over the epochs")
+                page.figure(figure, caption)
     if run.search is not None:
         _search(page, run.search, key, level)
     _deployment(page, run, key, level)

@@ -19,6 +19,8 @@ from binaryduo.web.page import ASSETS, PACKAGE
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # What ONNX Runtime Web needs of its own package to run on one thread.
 ORT_FILES = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
+# The same in one script, which a page can carry inside.
+ORT_BUNDLE = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ class Beside:
         return min(t for name, t in self.best.items() if name != "binaryduo") / self.best["binaryduo"]
 
 
-def ort_folder(package: Path) -> Path:
+def ort_folder(package: Path, files: Sequence[str] = ORT_FILES) -> Path:
     """The folder with ONNX Runtime Web's files: `package` is what npm unpacked, or its dist folder."""
     for folder in (package, package / "dist", package / "node_modules" / "onnxruntime-web" / "dist"):
-        if all((folder / name).is_file() for name in ORT_FILES):
+        if all((folder / name).is_file() for name in files):
             return folder
     raise ArgumentError(
         f"{package} does not hold ONNX Runtime Web: run 'npm install onnxruntime-web' and give "

@@ -29,8 +29,15 @@ class Example:
     png: bytes
 
 
-def build(path: Path, classes: Sequence[str] = (), examples: Sequence[Example] = (), title: str = "") -> str:
-    """The page's text for a packed model. `classes` are used instead of those in the file.
+def build(
+    path: Path,
+    classes: Sequence[str] = (),
+    examples: Sequence[Example] = (),
+    title: str = "",
+    compare: str = "",
+) -> str:
+    """The page's text for a packed model. `classes` are used instead of those in the file; `compare` is a sentence on
+    the full-precision network in the file compare.js beside the page (see `comparison`), where there is one.
 
     >>> build(DEMO_MODEL)[:15]
     '<!doctype html>'
@@ -58,7 +65,12 @@ def build(path: Path, classes: Sequence[str] = (), examples: Sequence[Example] =
         "engine_kb": f"{len(wasm) / 1e3:.0f}",
         "data": json.dumps(data).replace("<", "\\u003c"),
         "engine": re.sub(r"^export ", "", (PACKAGE / "index.js").read_text(), flags=re.MULTILINE),
-        "script": (ASSETS / "page.js").read_text(),
+        "script": (ASSETS / "page.js").read_text() + ((ASSETS / "compare.js").read_text() if compare else ""),
+        # A page that compares loads the one file beside it.
+        "sources": " 'self' blob:" if compare else "",
+        "compare": (ASSETS / "compare.html").read_text().replace("{about}", html.escape(compare))
+        if compare
+        else "",
     }
     # One pass over the template: what is put in is never looked at again.
     return re.sub(

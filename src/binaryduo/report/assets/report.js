@@ -85,6 +85,7 @@
     modeBarButtonsToRemove: ["lasso2d", "select2d"] };
   plots().forEach((plot, number) => {
     const figure = figures[number];
+    if (figure.layout.height) plot.style.height = `${figure.layout.height}px`;  // a heat map is as tall as its layers
     Plotly.newPlot(plot, figure.data, figure.layout, options);
   });
   document.querySelectorAll("button.log").forEach((button) => button.addEventListener("click", () => {

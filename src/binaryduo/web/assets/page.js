@@ -147,13 +147,17 @@ const time = fact("One picture takes", "…");
 fact("Layers of bits", String(layers.length), `${layers.reduce((n, t) => n + t.channels * t.height * t.width, 0).toLocaleString("en")} bits a picture`);
 fact("The network sees", `${width} × ${height}`, channels === 1 ? "shades of grey" : `${channels} colours`);
 
+const middleOf = (times) => [...times].sort((a, b) => a - b)[times.length >> 1];
+const shownTime = (ms) => `${ms < 10 ? ms.toFixed(2) : ms.toFixed(1)} ms`;
 const recent = [];
 function timed(image) {
-  const start = performance.now(), result = model.run(image);
-  recent.push(performance.now() - start);
+  const start = performance.now();
+  let result, runs = 0;
+  do result = model.run(image), runs++;
+  while (performance.now() - start < 2); // browsers' clocks tick ten times a millisecond
+  recent.push((performance.now() - start) / runs);
   if (recent.length > 31) recent.shift();
-  const middle = [...recent].sort((a, b) => a - b)[recent.length >> 1];
-  time.firstChild.data = `${middle < 10 ? middle.toFixed(2) : middle.toFixed(1)} ms`;
+  time.firstChild.data = shownTime(middleOf(recent));
   return result;
 }
 
