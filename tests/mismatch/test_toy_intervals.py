@@ -101,7 +101,6 @@ def test_learning_lowers_the_loss_and_leaves_the_problem_as_it_was():
     assert problem.loss() == before
     assert all(w.equal(weights[name]) and w.equal(only.weights[name]) for name, w in problem.weights.items())
     assert all(bool((o == 0).all()) for o in problem.offsets.values())
-    assert all(only.cdg(0.01)["fc1"].shape == w.shape for w in [problem.weights["fc1"]])
 
 
 def test_bad_input_is_refused():

@@ -14,6 +14,7 @@ from binaryduo.data import Batch
 from binaryduo.mismatch.directions import from_projections
 from binaryduo.mismatch.over_time import Size, snapshot
 from binaryduo.mismatch.support import outside_support
+from binaryduo.mismatch.time_plot import cells
 from binaryduo.report.mismatch_over_time import QUANTITIES, heat_map
 from binaryduo.report.runs import read_run
 from binaryduo.training import Loop, Model, Recipe, Stage, duo, fit
@@ -111,6 +112,12 @@ def test_both_stages_call_and_the_moment_of_decoupling_is_marked(tmp_path: Path,
         kept = lines(tmp_path / stage)
         assert [line["step"] for line in kept] == [line["step"] for line in given]
         assert all(line.items() <= other.items() for line, other in zip(kept, given, strict=True))
+    picture = bd.mismatch.plot_over_time(seen, tmp_path / "over_time.png", ["cosine", "never_flipped"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    names, values = cells(seen, "cosine")
+    assert [len(row) for row in values] == [len(seen) - 1] * len(names)
+    with pytest.raises(bd.BinaryDuoError, match="choose one of cosine"):
+        bd.mismatch.plot_over_time(seen, picture, ["height"])
     assert heat_map(read_run(tmp_path), "cosine")["layout"]["shapes"][0]["x0"] == mark["total_epoch"]  # type: ignore[index]
 
 

@@ -6,7 +6,7 @@ Paper: Section 3.2, Algorithm 1.
 from torch import Tensor
 
 from binaryduo import ste as stes
-from binaryduo.mismatch.network import LayerOffsets, Trace
+from binaryduo.mismatch.network import LayerOffsets, Trace, each_layer
 from binaryduo.nn.intervals import to_unit
 from binaryduo.ste import STE
 
@@ -25,7 +25,7 @@ def sensitivities(
     learned thresholds.
     """
     out = [residual.unsqueeze(1)]
-    learned = offsets or [None] * len(trace.pre)
+    learned = each_layer(offsets, len(trace.pre))
     for z, weight, offset in zip(reversed(trace.pre), reversed(weights[1:]), reversed(learned), strict=True):
         back = (weight.T @ out[0].T).T
         out.insert(0, back * _slope(z, levels, ste, offset))

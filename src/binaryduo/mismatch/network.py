@@ -54,6 +54,11 @@ def draw_weights(width: int, hidden_layers: int, init: str, *seed: int) -> Weigh
     }
 
 
+def each_layer(offsets: LayerOffsets, count: int) -> Sequence[Tensor | None]:
+    """The offsets of each of `count` layers: None for each of them where thresholds are the usual ones."""
+    return [None] * count if offsets is None else offsets
+
+
 def activate(z: Tensor, levels: int | None, offsets: Tensor | None = None) -> Tensor:
     """f(z): the staircase with that many levels, or ReLU for full precision. Same shape.
 
@@ -74,9 +79,7 @@ class Trace:
     output: Tensor
 
 
-def forward(
-    x: Tensor, weights: list[Tensor], levels: int | None, offsets: LayerOffsets = None
-) -> Trace:
+def forward(x: Tensor, weights: list[Tensor], levels: int | None, offsets: LayerOffsets = None) -> Trace:
     """Run B samples x (B, width) through the network and keep everything on the way.
 
     >>> w = [torch.eye(2), torch.ones(1, 2)]
@@ -85,7 +88,7 @@ def forward(
     """
     inputs, pre = [x], []
     # Each z lies in memory unit by unit: the product is twice as fast that way.
-    for weight, offset in zip(weights[:-1], offsets or [None] * len(weights[:-1]), strict=True):
+    for weight, offset in zip(weights[:-1], each_layer(offsets, len(weights) - 1), strict=True):
         pre.append((weight @ inputs[-1].T).T)
         inputs.append(activate(pre[-1], levels, offset))
     return Trace(inputs, pre, (inputs[-1] @ weights[-1].T).squeeze(1))
@@ -98,6 +101,6 @@ def outputs_from(
 
     `offsets` are those of its thresholds and of the hidden layers behind it.
     """
-    for weight, offset in zip(weights, offsets or [None] * len(weights), strict=True):
+    for weight, offset in zip(weights, each_layer(offsets, len(weights)), strict=True):
         z = activate(z, levels, offset) @ weight.T
     return z.squeeze(1)

@@ -30,13 +30,12 @@ _Work = Callable[[Trace, Tensor], list[Tensor]]
 class ToyProblem:
     """Algorithm 1: Gaussian data, a target network, an evaluating network, the loss 1/(2n) Σ (F - F*)².
 
-    Both networks have `hidden_layers` dense layers of `width` units and one output, no biases, and
-    activations with `levels` levels (None: ReLU). With `interval` the evaluating network's thresholds
-    can be moved, of each layer or of each unit ("channel"): `offsets` are what is added to them, by
-    layer (levels - 1, 1 or width), zero at first; the target network keeps the usual ones. The data are float32 numbers, all arithmetic is float64.
-    They are generated in blocks, each from its own seed, and kept only while that takes less than
-    `KEEP_BYTES`; so ten million samples need no more memory than two. The first samples of a problem with
-    more samples are the same.
+    Both networks have `hidden_layers` dense layers of `width` units and one output, no biases, and activations with
+    `levels` levels (None: ReLU). With `interval` the evaluating network's thresholds can be moved, of each layer or of
+    each unit ("channel"): `offsets` are what is added to them, by layer (levels - 1, 1 or width), zero at first; the
+    target network keeps the usual ones. The data are float32 numbers, all arithmetic is float64. They are generated in
+    blocks, each from its own seed, and kept only while that takes less than `KEEP_BYTES`; so ten million samples need
+    no more memory than two. The first samples of a problem with more samples are the same.
 
     >>> problem = ToyProblem(width=4, hidden_layers=2, samples=1000)
     >>> {name: tuple(g.shape) for name, g in problem.cdg(step=0.01).items()}

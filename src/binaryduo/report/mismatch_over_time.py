@@ -4,18 +4,14 @@ from pathlib import Path
 
 from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes
 from binaryduo.errors import BinaryDuoError, DataError
+from binaryduo.mismatch.time_plot import TITLES
 from binaryduo.report import checked
 from binaryduo.report.checked import Json
 from binaryduo.report.runs import RunView
 
 MOST = 4000  # lines that are looked at
 
-QUANTITIES = {
-    "cosine": "Cosine between coarse gradient and CDG",
-    "flipped": "Share of weight signs flipped since the last time",
-    "never_flipped": "Share of weight signs that have never flipped",
-    "outside": "Share of activations outside of the STE's support",
-}
+QUANTITIES = {name: TITLES[name] for name in ("cosine", "flipped", "never_flipped", "outside")}
 
 
 def profiles(path: Path) -> list[Json]:

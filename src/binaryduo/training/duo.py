@@ -158,9 +158,7 @@ def _stage(
 ) -> Result:
     stage = recipe.finetune if identity.stage else recipe.train
     assert stage is not None
-    trainer = Trainer(
-        model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity
-    )
+    trainer = Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity)
     trainer.on_profile = on_profile
     return trainer.run()
 
