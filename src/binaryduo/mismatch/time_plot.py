@@ -58,6 +58,7 @@ def plot_over_time(
     for quantity in quantities:
         if quantity not in TITLES:
             raise ArgumentError(f"unknown quantity {quantity!r}: choose one of {', '.join(TITLES)}")
+    borders = [_time(line) for line in lines if line["kind"] == "decoupling"]
     times = [_time(line) for line in lines if line["kind"] == "profile"]
     if not times:
         raise ArgumentError("there is no line of kind profile to draw: set loop.profile_every")
@@ -68,34 +69,29 @@ def plot_over_time(
         len(tables), 1, squeeze=False, sharex=True, height_ratios=[len(t[0]) + 3 for t in tables]
     )
     for axis, quantity, (names, values) in zip(axes[:, 0], quantities, tables, strict=True):
+        axis.set_facecolor("#d0d7de")  # where a line has no number
         signed = quantity in ("cosine", "directions")
         low, high, colours = (-1.0, 1.0, "RdBu") if signed else (0.0, None, "viridis")
         if quantity in ("never_flipped", "outside"):
             high = 1.0
-        edges = _edges(times)
-        mesh = axis.pcolormesh(
-            edges, range(len(names) + 1), values, vmin=low, vmax=high, cmap=colours, shading="flat"
-        )
+        if high is None:
+            high = max((v for row in values for v in row if v == v), default=1.0)
+        for part, edges in _stages(times, borders):
+            shown = [row[part] for row in values]
+            mesh = axis.pcolormesh(edges, range(len(names) + 1), shown, vmin=low, vmax=high, cmap=colours)
         if quantity == "cosine":
             for row, name in enumerate(names):
                 at = [time for time, open_ in zip(times, undecided(lines, name), strict=True) if open_]
                 axis.plot(at, [row + 0.5] * len(at), ".", color="#1b1f24", ms=3)
-        for line in lines:
-            if line["kind"] == "decoupling":
-                axis.axvline(_time(line), color="#1b1f24", ls=":", lw=1.8)
-                axis.annotate(
-                    "decoupled",
-                    (_time(line), 0),
-                    (3, 3),
-                    textcoords="offset points",
-                    fontsize=8,
-                    annotation_clip=False,
-                )
+        for border in borders:
+            axis.axvline(border, color="#1b1f24", ls=":", lw=1.8)
+            text = {"textcoords": "offset points", "fontsize": 8, "annotation_clip": False}
+            axis.annotate("decoupled", (border, 0), (3, 3), **text)
         axis.set_yticks([row + 0.5 for row in range(len(names))], names, fontsize=8)
         axis.invert_yaxis()
         axis.set_title(TITLES[quantity], fontsize=10, loc="left", pad=16)
         figure.colorbar(mesh, ax=axis, pad=0.01, aspect=12)
-    axes[-1, 0].set_xlabel("epoch, both stages counted through" if _two_stages(lines) else "epoch")
+    axes[-1, 0].set_xlabel("epoch, both stages counted through" if borders else "epoch")
     figure.savefig(str(path), dpi=130, metadata={"Software": None})
     return Path(path)
 
@@ -104,17 +100,18 @@ def _time(line: Mapping[str, Any]) -> float:
     return float(line.get("total_epoch", line["epoch"]))
 
 
-def _two_stages(lines: Sequence[Mapping[str, Any]]) -> bool:
-    return any(line["kind"] == "decoupling" for line in lines)
+def _stages(times: Sequence[float], borders: Sequence[float]) -> list[tuple[slice, list[float]]]:
+    """The lines of each stage, and where their cells begin and end: half way between two lines, never past a border.
 
-
-def _edges(times: Sequence[float]) -> list[float]:
-    """Where cells begin and end: half way between two lines.
-
-    >>> _edges([1.0, 2.0, 4.0])
-    [0.5, 1.5, 3.0, 5.0]
+    >>> _stages([1.0, 2.0, 3.5], borders=[3.0])
+    [(slice(0, 2, None), [0.0, 1.5, 3.0]), (slice(2, 3, None), [3.0, 3.5])]
     """
-    if len(times) == 1:
-        return [times[0] - 0.5, times[0] + 0.5]
-    middle = [(a + b) / 2 for a, b in pairwise(times)]
-    return [2 * times[0] - middle[0], *middle, 2 * times[-1] - middle[-1]]
+    found, begin = [], 0.0
+    for end in (*borders, times[-1]):
+        own = [i for i, time in enumerate(times) if begin < time <= end]
+        if own:
+            part = slice(own[0], own[-1] + 1)
+            middle = [(a + b) / 2 for a, b in pairwise(times[part])]
+            found.append((part, [begin, *middle, end]))
+        begin = end
+    return found

@@ -243,9 +243,10 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
             depth = range(1, 1 + len(some[0]["moved"]))
             means = [statistics.mean(row["moved"][i - 1] for row in some) for i in depth]
             middle.plot(depth, means, style, label=label)
-        each = [hidden_cosines(row) for row in some]
-        depth = range(1, 1 + min(map(len, each)))
-        right.plot(depth, [statistics.mean(one[i - 1] for one in each) for i in depth], style, label=label)
+        layers = list(some[0]["cosine"])[:-1]
+        known = [[v for row in some if (v := row["cosine"][name][0]) is not None] for name in layers]
+        means = [statistics.mean(values) if values else math.nan for values in known]
+        right.plot(range(1, 1 + len(layers)), means, style, label=label)
     middle.set_xlabel("activation")
     middle.set_ylabel("root mean square of the thresholds' moves")
     right.set_xlabel("layer of the coupled network (not the last)")
