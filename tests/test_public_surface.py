@@ -65,6 +65,7 @@ PUBLIC = {
         "from_yaml",
         "load_weights",
         "named",
+        "one_anneal",
         "to_yaml",
         "top1",
         "train",

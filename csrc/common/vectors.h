@@ -7,33 +7,6 @@ typedef float Floats8Anywhere __attribute__((vector_size(32), aligned(4)));  // 
 typedef int32_t Ints8 __attribute__((vector_size(32)));
 typedef uint16_t Shorts8 __attribute__((vector_size(16), aligned(2)));
 
-inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
-
-inline Floats8 load(const float* p) { return *reinterpret_cast<const Floats8Anywhere*>(p); }
-inline void store(float* p, Floats8 v) { *reinterpret_cast<Floats8Anywhere*>(p) = v; }
-
-// Eight floats of which at least the first is in the array that ends at `end`.
-inline Floats8 load_before(const float* p, const float* end) {
-    if (p + 8 <= end) return load(p);
-    Floats8 v = {};
-    std::memcpy(&v, p, (end - p) * sizeof(float));
-    return v;
-}
-
-// The first n of eight floats, without touching what follows them; the others are zero (n < 8 to load).
-inline Floats8 load_some(const float* p, size_t n) {
-    Floats8 v = {};
-    std::memcpy(&v, p, n * sizeof(float));
-    return v;
-}
-inline void store_some(float* p, Floats8 v, size_t n) {
-    if (n >= 8) return store(p, v);
-    const float* from = reinterpret_cast<const float*>(&v);
-    if (n & 4) std::memcpy(p, from, 16), p += 4, from += 4;
-    if (n & 2) std::memcpy(p, from, 8), p += 2, from += 2;
-    if (n & 1) *p = *from;
-}
-
 // What a kernel's policy inherits that works on eight floats at a time.
 struct Lanes8 {
     static constexpr size_t kLanes = 8, kFloatBlocks = 1, kFloatRows = 6;

@@ -60,5 +60,7 @@ def test_a_case_is_judged_when_its_seeds_are_complete() -> None:
 def test_what_is_said_and_drawn_of_a_part() -> None:
     rows = rows_of(run_of(3, None, 0, 80, 82), run_of(3, "channel", 0, 81, 82))
     assert "3 levels, learned, channel 0.500 (n 1)" in study.numbers(rows)
-    assert study.hidden_cosines(rows[0]) == [pytest.approx(0.5)]  # not the last layer's, nor where there is none
+    assert study.hidden_cosines(rows[0]) == [
+        pytest.approx(0.5)
+    ]  # not the last layer's, nor where there is none
     assert len(study.draw(rows)["intervals.png"].axes) == 3

@@ -11,6 +11,7 @@ from binaryduo.paper.artefacts import find as find_artefact
 from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
 from binaryduo.paper.paper_map import line_of, markdown
 from binaryduo.paper.results import dump, missing, read_best
+from binaryduo.training.recipe import stages_of
 
 Row = dict[str, Any]
 NOISE = (-0.2, 0.2, 0.0, 0.1, -0.1)  # a deviation of 0.16 points
@@ -133,16 +134,10 @@ def test_the_order_and_the_settings_of_the_runs() -> None:
 def test_the_choices_keep_their_schedules() -> None:
     """One anneal: a constant rate in the coupled stage, and a fall without a warm-up; two: a cycle each."""
     one = next(work for work in coupling_choices.units("hours") if work.get("anneals") == 1)
-    recipe = ways.recipe_of(one)
-    assert recipe.finetune is not None
-    assert (recipe.train.schedule, recipe.finetune.schedule, recipe.finetune.warmup) == (
-        "constant",
-        "onecycle",
-        0.0,
-    )
-    two = ways.recipe_of({**one, "anneals": 2})
-    assert two.finetune is not None
-    assert (two.train.schedule, two.finetune.warmup) == ("onecycle", 0.2)
+    train, finetune = stages_of(ways.recipe_of(one))
+    assert (train.schedule, finetune.schedule, finetune.warmup) == ("constant", "onecycle", 0.0)
+    train, finetune = stages_of(ways.recipe_of({**one, "anneals": 2}))
+    assert (train.schedule, finetune.warmup) == ("onecycle", 0.2)
 
 
 def test_the_study_judges_figure_6(tmp_path: Path) -> None:
@@ -190,6 +185,6 @@ def test_the_choices_follow_their_rule(ahead: float, chosen: str) -> None:
     assert chosen in said
     share = f"{80 + ahead:.2f}"
     assert f"share of the coupled stage: 1/2 {share}, 1/3 {share}, 2/3 {share}, so 1/2;" in said
-    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.0025 80.00, so 0.01;" in said
+    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.02 80.00, so 0.01;" in said
     assert "to run" not in said
     assert "anneals: not run" in coupling_choices.numbers([])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import binaryduo as bd
+from binaryduo.engine import _native
 from binaryduo.training.fast import convolution, fast
 from binaryduo.training.fast import norm as fastnorm
 
@@ -30,7 +31,7 @@ def convolved(x: Tensor, w: Tensor, grad: Tensor, own: bool) -> list[Tensor]:
     return [y.detach(), x.grad, w.grad]
 
 
-@tiles
+@pytest.mark.parametrize("instructions", _native.available().split())
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(
     "shape",
@@ -44,7 +45,10 @@ def convolved(x: Tensor, w: Tensor, grad: Tensor, own: bool) -> list[Tensor]:
         (11, 33, 31, 4, 4),
     ],
 )
-def test_convolution_against_float64(shape: tuple[int, ...], threads: int) -> None:
+def test_convolution_against_float64(
+    shape: tuple[int, ...], threads: int, instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BINARYDUO_ISA", instructions)
     n, ci, co, h, w = shape
     x, weight, grad = (
         rounded(*size, seed=i) for i, size in enumerate([(n, ci, h, w), (co, ci, 3, 3), (n, co, h, w)])

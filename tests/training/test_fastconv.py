@@ -1,4 +1,4 @@
-"""Winograd convolutions against float64, on every path."""
+"""Convolutions in training against float64, in float32, on every path."""
 
 import pytest
 import torch
@@ -15,11 +15,11 @@ pytestmark = pytest.mark.skipif(not convolution.available(), reason="installed w
 @pytest.fixture(params=_native.available().split())
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The kernels of each instruction set, or the next ones below where it has none of its own."""
-    from binaryduo.training.fast import _winograd
+    from binaryduo.training.fast import _convolution
 
     monkeypatch.setenv("BINARYDUO_ISA", request.param)
-    assert _winograd.kernels() == request.param or request.param not in ("avx2", "scalar")
-    return _winograd.kernels()
+    assert _convolution.kernels() == request.param or request.param not in ("avx512", "avx2", "scalar")
+    return _convolution.kernels()
 
 
 def gradients(x: Tensor, w: Tensor, fast: bool) -> list[Tensor]:

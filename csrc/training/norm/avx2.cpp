@@ -1,6 +1,7 @@
 // Kernels of norm.h for x86 with AVX2 and FMA. Compiled with those flags, called only where the CPU has them.
 #if defined(__AVX2__) && defined(__FMA__)
 #define NORM_NAMESPACE avx2
+#define LANES 8
 #include "kernels.h"
 
 namespace binaryduo::norm {

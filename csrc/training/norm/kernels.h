@@ -1,10 +1,13 @@
-// The kernels of norm.h, written once with vectors of eight floats and compiled once for each instruction
+// The kernels of norm.h, written once with vectors of LANES floats and compiled once for each instruction
 // set. Include with NORM_NAMESPACE defined. Sums are taken in float over a block of rows and in double over
 // the blocks.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#if defined(__AVX512BW__)
+#include <immintrin.h>
+#endif
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -17,20 +20,19 @@ namespace binaryduo::norm {
 namespace NORM_NAMESPACE {
 namespace {
 
-#include "../../common/vectors.h"
-#include "../../common/vectors_bf16.h"
+#include "../vectors.h"
 
 constexpr long BLOCK = 64;  // rows whose sums are taken in float
 constexpr long MOST_PIECES = 16;
 
-inline Floats8 all(float value) { return Floats8{} + value; }
+inline Floats all(float value) { return Floats{} + value; }
 
 // v where `keep`, else zero.
-inline Floats8 where(Ints8 keep, Floats8 v) { return (Floats8)((Ints8)v & keep); }
+inline Floats where(Ints keep, Floats v) { return (Floats)((Ints)v & keep); }
 
 // Values of some channels, padded to whole vectors with zeros.
 std::vector<float> padded(const float* values, long count) {
-    std::vector<float> result(round_up(count, 8));
+    std::vector<float> result(round_up(count, LANES));
     std::copy(values, values + count, result.begin());
     return result;
 }
@@ -41,7 +43,7 @@ struct Affine {
     std::vector<float> mean, scale;  // of x: (x - mean)·scale has mean 0 and variance 1
 
     Affine(const float* weight, const float* bias, const float* m, const float* var, float eps, Shape s)
-        : mean(padded(m, s.channels)), scale(round_up(s.channels, 8)) {
+        : mean(padded(m, s.channels)), scale(round_up(s.channels, LANES)) {
         for (long c = 0; c < s.channels; ++c) scale[c] = float(1 / std::sqrt(double(var[c]) + eps));
         for (long copy = 0; copy < s.copies; ++copy) {
             slope.push_back(padded(weight + copy * s.channels, s.channels));
@@ -71,17 +73,17 @@ void blocks(const Shape& s, long piece, Visit visit) {
 template <typename Visit>
 inline void vectors(long channels, Visit visit) {
     long c = 0;
-    for (; c + 8 <= channels; c += 8) visit(c, std::true_type{});
+    for (; c + LANES <= channels; c += LANES) visit(c, std::true_type{});
     if (c < channels) visit(c, std::false_type{});
 }
 
 template <bool whole, typename T>
-inline Floats8 take(const T* p, const T* end) {
+inline Floats take(const T* p, const T* end) {
     return whole ? load(p) : load_before(p, end);
 }
 
 template <bool whole, typename T>
-inline void put(T* p, Floats8 v, long count) {
+inline void put(T* p, Floats v, long count) {
     if (whole)
         store(p, v);
     else
@@ -91,17 +93,17 @@ inline void put(T* p, Floats8 v, long count) {
 // Float sums of a block of rows, for each of `count` channels, and the double sums that they are added to.
 class Sums {
   public:
-    explicit Sums(long count) : total(count), part_(round_up(count, 8) / 8 + 1) {}
-    Floats8& operator[](long vector) { return part_[vector]; }
+    explicit Sums(long count) : total(count), part_(round_up(count, LANES) / LANES + 1) {}
+    Floats& operator[](long vector) { return part_[vector]; }
     // Adds up what lies in vectors from `vector` on to the channels from `first` on.
     void flush(long vector, long first, long count) {
-        for (long i = 0; i < count; ++i) total[first + i] += part_[vector + i / 8][i % 8];
-        std::fill_n(part_.begin() + vector, round_up(count, 8) / 8, Floats8{});
+        for (long i = 0; i < count; ++i) total[first + i] += part_[vector + i / LANES][i % LANES];
+        std::fill_n(part_.begin() + vector, round_up(count, LANES) / LANES, Floats{});
     }
     std::vector<double> total;
 
   private:
-    std::vector<Floats8> part_;
+    std::vector<Floats> part_;
 };
 
 // One vector for each piece, added up in the order of the pieces.
@@ -115,7 +117,7 @@ template <typename T>
 void statistics(const T* x, const Shape& s, float* mean, float* var, int threads) {
     const T* end = x + s.rows * s.channels;
     // Sums of the distances from the first row: no large numbers that nearly cancel.
-    std::vector<float> shift(round_up(s.channels, 8));
+    std::vector<float> shift(round_up(s.channels, LANES));
     vectors(s.channels, [&](long c, auto whole) { store(&shift[c], take<whole>(x + c, end)); });
     std::vector<std::vector<double>> parts(pieces(s));
     share(threads, pieces(s), [&](long piece, size_t) {
@@ -123,9 +125,9 @@ void statistics(const T* x, const Shape& s, float* mean, float* var, int threads
         blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 vectors(s.channels, [&](long c, auto whole) {
-                    const Floats8 d = take<whole>(x + row * s.channels + c, end) - load(&shift[c]);
-                    sum[c / 8] += d;
-                    squares[c / 8] += d * d;
+                    const Floats d = take<whole>(x + row * s.channels + c, end) - load(&shift[c]);
+                    sum[c / LANES] += d;
+                    squares[c / LANES] += d * d;
                 });
             sum.flush(0, 0, s.channels);
             squares.flush(0, 0, s.channels);
@@ -142,12 +144,12 @@ void statistics(const T* x, const Shape& s, float* mean, float* var, int threads
 }
 
 template <bool binary>
-inline Floats8 staircase(Floats8 y, float steps) {
+inline Floats staircase(Floats y, float steps) {
     if (binary) return where(y >= all(0.5f), all(1.0f));
-    Floats8 t = y * steps + 0.5f;
-    t = where(t > Floats8{}, t);
+    Floats t = y * steps + 0.5f;
+    t = where(t > Floats{}, t);
     t = t < all(steps) ? t : all(steps);
-    return __builtin_convertvector(__builtin_convertvector(t, Ints8), Floats8) / steps;
+    return __builtin_convertvector(__builtin_convertvector(t, Ints), Floats) / steps;
 }
 
 template <bool binary, typename T>
@@ -160,8 +162,8 @@ void quantize(const T* x, const Affine& a, float steps, const Shape& s, T* out, 
                     const float *slope = a.slope[copy].data(), *offset = a.offset[copy].data();
                     T* to = out + (row * s.copies + copy) * s.channels;
                     vectors(s.channels, [&](long c, auto whole) {
-                        const Floats8 value = take<whole>(x + row * s.channels + c, end);
-                        const Floats8 y = value * load(slope + c) + load(offset + c);
+                        const Floats value = take<whole>(x + row * s.channels + c, end);
+                        const Floats y = value * load(slope + c) + load(offset + c);
                         put<whole>(to + c, staircase<binary>(y, steps), s.channels - c);
                     });
                 }
@@ -186,24 +188,24 @@ void backward(const T* x, const T* grad, const float* weight, const float* bias,
     const Affine a(weight, bias, mean, var, eps, s);
     const long wide = s.copies * s.channels;
     const T *end = x + s.rows * s.channels, *grad_end = grad + s.rows * wide;
-    // The gradient of y for eight channels of a copy.
-    const auto passed = [&](Floats8 value, long copy, long c, Floats8 incoming) {
-        const Floats8 y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
-        return where((y >= Floats8{}) & (y <= all(1.0f)), incoming);
+    // The gradient of y for LANES channels of a copy.
+    const auto passed = [&](Floats value, long copy, long c, Floats incoming) {
+        const Floats y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
+        return where((y >= Floats{}) & (y <= all(1.0f)), incoming);
     };
     std::vector<std::vector<double>> parts(pieces(s));
     share(threads, pieces(s), [&](long piece, size_t) {
-        const long stride = round_up(s.channels, 8) / 8;  // vectors a copy
-        Sums sum(s.copies * stride * 8), product(s.copies * stride * 8);
+        const long stride = round_up(s.channels, LANES) / LANES;  // vectors a copy
+        Sums sum(s.copies * stride * LANES), product(s.copies * stride * LANES);
         blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 for (long copy = 0; copy < s.copies; ++copy)
                     vectors(s.channels, [&](long c, auto whole) {
                         const T* from = grad + (row * s.copies + copy) * s.channels + c;
-                        const Floats8 value = take<whole>(x + row * s.channels + c, end);
-                        const Floats8 g = passed(value, copy, c, take<whole>(from, grad_end));
-                        sum[copy * stride + c / 8] += g;
-                        product[copy * stride + c / 8] += g * (value - load(&a.mean[c]));
+                        const Floats value = take<whole>(x + row * s.channels + c, end);
+                        const Floats g = passed(value, copy, c, take<whole>(from, grad_end));
+                        sum[copy * stride + c / LANES] += g;
+                        product[copy * stride + c / LANES] += g * (value - load(&a.mean[c]));
                     });
             for (long copy = 0; copy < s.copies; ++copy) {
                 sum.flush(copy * stride, copy * s.channels, s.channels);
@@ -218,7 +220,7 @@ void backward(const T* x, const T* grad, const float* weight, const float* bias,
     const std::vector<double> sums = total(parts);
     // dx = scale·(h - mean(h) - x̂·mean(h·x̂)) with h = Σ weight·gradient over the copies and x̂ = (x -
     // mean)·scale
-    std::vector<float> level(round_up(s.channels, 8)), tilt(round_up(s.channels, 8));
+    std::vector<float> level(round_up(s.channels, LANES)), tilt(round_up(s.channels, LANES));
     for (long c = 0; c < s.channels; ++c) {
         double plain = 0, along = 0;
         for (long copy = 0; copy < s.copies; ++copy) {
@@ -235,13 +237,13 @@ void backward(const T* x, const T* grad, const float* weight, const float* bias,
         blocks(s, piece, [&](long first, long last) {
             for (long row = first; row < last; ++row)
                 vectors(s.channels, [&](long c, auto whole) {
-                    const Floats8 value = take<whole>(x + row * s.channels + c, end);
-                    Floats8 h = {};
+                    const Floats value = take<whole>(x + row * s.channels + c, end);
+                    Floats h = {};
                     for (long copy = 0; copy < s.copies; ++copy) {
                         const T* from = grad + (row * s.copies + copy) * s.channels + c;
                         h += load(&a.slope[copy][c]) * passed(value, copy, c, take<whole>(from, grad_end));
                     }
-                    const Floats8 slant = (value - load(&a.mean[c])) * load(&tilt[c]);
+                    const Floats slant = (value - load(&a.mean[c])) * load(&tilt[c]);
                     put<whole>(dx + row * s.channels + c, h - load(&level[c]) - slant, s.channels - c);
                 });
         });

@@ -41,5 +41,6 @@ struct Kernels {
 // One for each instruction set; null where it was not compiled.
 const Kernels* kernels_scalar();
 const Kernels* kernels_avx2();
+const Kernels* kernels_avx512();
 
 }  // namespace binaryduo::norm

@@ -1,5 +1,6 @@
 // Kernels of norm.h for any CPU: the compiler turns vectors of eight floats into what the target has.
 #define NORM_NAMESPACE scalar
+#define LANES 8
 #include "kernels.h"
 
 namespace binaryduo::norm {

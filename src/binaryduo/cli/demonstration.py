@@ -1,14 +1,18 @@
-"""What `binaryduo demo` does: the method at work on real images, in about two minutes.
+"""What `binaryduo demo` does: the method at work on real images, in about a minute.
 
-1. A narrow binary VGG-7 (the baseline) is trained on 10,000 images of clothes.
-2. Its coupled form, narrower and with three levels, is trained for fewer epochs.
-3. That network is decoupled: the same function with bits only.
-4. The binary network is fine-tuned, so that both ways have trained for the same number of epochs.
+1. A narrow VGG-7 with one-bit weights is coupled: narrower still, with three levels, and trained on 10,000 images.
+2. That network is decoupled: the same function with bits only.
+3. The binary network is fine-tuned.
+4. It is packed into one small file and run without PyTorch.
+
+It is no race: after so few epochs on so few images the ways to a binary network are level (experiments/results/demo).
 """
 
 import json
 import shutil
 import statistics
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,57 +22,58 @@ from rich.console import Console
 from rich.table import Table
 
 import binaryduo as bd
-from binaryduo.training import Recipe, duo, train
+from binaryduo.data import Plan
+from binaryduo.training import Recipe, duo
 from binaryduo.training.curves import draw_curves, read_curve
 from binaryduo.training.duo import build_model, load_data
+from binaryduo.training.restore import load_run
 
 console = Console()
 
+# Each way at its best of four rates, test accuracies over three seeds: experiments/results/demo/rates.json.
+LEVEL = (
+    "What this does not show is a gain over training the binary network directly: after seven epochs on so few images "
+    "the two are level (82.5 ± 0.8 and 82.4 ± 0.2 %, three seeds, each at the best of four rates). Where coupling "
+    "pays, and by how much, is measured on CIFAR-10: binaryduo reproduce coupling-pays."
+)
+
 
 def run(recipe: Recipe, out: Path) -> dict[str, float]:
-    """Both ways with one seed; the test accuracies (percent) after the last epoch."""
+    """Both stages with one seed; the test accuracies (percent) along the way."""
     shutil.rmtree(out / "demo-runs", ignore_errors=True)
-    assert recipe.finetune is not None
-    together = replace(recipe.train, epochs=recipe.train.epochs + recipe.finetune.epochs)
-    console.rule("A binary network, trained as it is")
-    baseline = train(replace(recipe, train=together, finetune=None), out / "demo-runs" / "baseline")
     console.rule("Coupled, decoupled, fine-tuned")
-    ours = duo(recipe, out / "demo-runs" / "duo")
-    assert baseline.last is not None
-    assert ours.coupled.last is not None
-    assert ours.finetuned.last is not None
-    assert ours.changed_predictions is not None
+    found = duo(recipe, out / "demo-runs" / "duo")
+    assert found.coupled.last is not None
+    assert found.finetuned.last is not None
+    assert found.changed_predictions is not None
     return {
-        "baseline": baseline.last["top1"],
-        "coupled": ours.coupled.last["top1"],
-        "decoupled": ours.decoupled_before["top1"],
-        "fine-tuned": ours.finetuned.last["top1"],
-        "changed predictions": float(ours.changed_predictions),
+        "coupled": found.coupled.last["top1"],
+        "decoupled": found.decoupled_before["top1"],
+        "fine-tuned": found.finetuned.last["top1"],
+        "changed predictions": float(found.changed_predictions),
     }
 
 
 def picture(recipe: Recipe, out: Path) -> Path:
     """The learning curves of the last run."""
-    runs, first = out / "demo-runs", recipe.train.epochs
-    summary = json.loads((runs / "duo" / "summary.json").read_text())
+    folder, first = out / "demo-runs" / "duo", recipe.train.epochs
+    summary = json.loads((folder / "summary.json").read_text())
     curves = [
-        read_curve("binary baseline", runs / "baseline"),
-        read_curve("coupled, three levels", runs / "duo" / "coupled"),
-        read_curve(
-            "decoupled, fine-tuned", runs / "duo" / "decoupled", first, summary["decoupled_before"]["top1"]
-        ),
+        read_curve("coupled, three levels", folder / "coupled"),
+        read_curve("decoupled, fine-tuned", folder / "decoupled", first, summary["decoupled_before"]["top1"]),
     ]
-    draw_curves(out / "curves.png", curves, "Narrow VGG-7 on 10,000 images of Fashion-MNIST, one seed")
+    title = "Narrow VGG-7 with one-bit weights on 10,000 images of Fashion-MNIST, one seed"
+    draw_curves(out / "curves.png", curves, title)
     return out / "curves.png"
 
 
 def table(recipe: Recipe, found: dict[str, float]) -> Table:
-    """Accuracy and cost of each network."""
+    """Accuracy and cost of each network, beside the cost of the baseline that they stand for."""
     data = load_data(recipe)
     coupled = build_model(recipe, data, "coupled")
     x = torch.zeros(1, *data.shape)
     networks = [
-        ("binary baseline", "baseline", build_model(recipe, data, "baseline")),
+        ("baseline, not trained", None, build_model(recipe, data, "baseline")),
         ("coupled, three levels", "coupled", coupled),
         ("decoupled, binary", "decoupled", bd.decouple(coupled, x)),
         ("decoupled, fine-tuned", "fine-tuned", bd.decouple(coupled, x)),
@@ -76,32 +81,60 @@ def table(recipe: Recipe, found: dict[str, float]) -> Table:
     rows = Table("network", "test accuracy", "parameters", "multiply-accumulates")
     for title, key, model in networks:
         cost = bd.cost(model, x)
-        rows.add_row(title, f"{found[key]:.2f} %", f"{cost.params:,}", f"{cost.macs / 1e6:.2f} M")
+        accuracy = "" if key is None else f"{found[key]:.2f} %"
+        rows.add_row(title, accuracy, f"{cost.param_bits / 1e3:,.0f} Kbit", f"{cost.macs / 1e6:.2f} M")
     return rows
+
+
+def packed(recipe: Recipe, out: Path) -> str:
+    """Pack the fine-tuned network, run all test images through the file, and say what came of it."""
+    model, _, data, _ = load_run(out / "demo-runs" / "duo")
+    x = torch.cat([batch.images for batch in data.test.batches(Plan(500, train=False))])
+    path = out / "net.duo"
+    bd.pack(model, x[:1], path)
+    engine = bd.load(path, threads=1)
+    with torch.no_grad():
+        wanted = model(x).argmax(1).numpy()
+    same = int((engine.predict(x.numpy()) == wanted).sum())
+    one, threads = x[:1], torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.inference_mode():
+        theirs, ours = _seconds(lambda: model(one)), _seconds(lambda: engine(one.numpy()))
+    torch.set_num_threads(threads)
+    floats = 4 * sum(parameter.numel() for parameter in model.parameters())
+    size = path.stat().st_size
+    return (
+        f"Packed: {path} has {size:,} bytes, where 32-bit weights take {floats:,} ({floats / size:.0f} times smaller). "
+        f"Without PyTorch it classifies an image in {1e3 * ours:.2f} ms on one core ({theirs / ours:.0f} times faster "
+        f"than the model in PyTorch), and {same:,} of {len(x):,} predictions are the same."
+    )
+
+
+def _seconds(work: Callable[[], object], repeats: int = 30) -> float:
+    """The fastest of some calls, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
 
 
 def reading(found: dict[str, float], test_images: int) -> str:
     """What the numbers show, and what they do not."""
-    gain, ahead = found["fine-tuned"] - found["decoupled"], found["fine-tuned"] - found["baseline"]
-    error = 100 * (found["baseline"] / 100 * (1 - found["baseline"] / 100) / test_images) ** 0.5
-    verdict = (
-        "better than" if ahead > 2 * error else "worse than" if ahead < -2 * error else "no different from"
-    )
+    gain = found["fine-tuned"] - found["decoupled"]
     return (
-        f"Shown: decoupling kept the function ({found['changed predictions']:.0f} of {test_images:,} predictions "
-        f"changed), and fine-tuning moved the accuracy by {gain:+.2f} points.\n"
-        f"After as many epochs, the binary network made this way is {verdict} the baseline ({ahead:+.2f} points; one "
-        f"standard error of such a number is {1.4 * error:.1f}).\n"
-        "Not shown: the paper's gain (+1.4 points on CIFAR-10) came after 200 epochs and a search for each network's "
-        "settings; a run of minutes on a narrow network says little about it."
+        f"Decoupling kept the function: {found['changed predictions']:.0f} of {test_images:,} predictions changed. Now "
+        f"that its activations are bits, fine-tuning moved the accuracy by {gain:+.2f} points.\n{LEVEL}"
     )
 
 
 NEXT = """Where to go next
-  binaryduo pack {runs}/duo net.duo
-      one bit per binary weight on disk, and fast on a CPU without PyTorch
-  binaryduo report {runs}/baseline {runs}/duo
-      both runs on one page
+  binaryduo describe {out}/net.duo
+      what is in the packed file, layer by layer
+  binaryduo report {runs}/duo
+      the run on one page
   binaryduo mismatch network {runs}/duo
       how far the gradients of this network are from the truth
   binaryduo duo --recipe budget --minutes 30
@@ -115,7 +148,7 @@ def main(seeds: list[int], out: Path, recipe: Recipe) -> list[dict[str, float]]:
         results.append(run(seeded, out))
         console.rule(f"Result, seed {seed}" if len(seeds) > 1 else "Result")
         console.print(table(seeded, results[-1]))
-        console.print(reading(results[-1], len(load_data(seeded).test)), highlight=False)
+        console.print(reading(results[-1], len(load_data(seeded).test)), highlight=False, soft_wrap=True)
     if len(seeds) > 1:
         for key in results[0]:
             values = [result[key] for result in results]
@@ -123,6 +156,7 @@ def main(seeds: list[int], out: Path, recipe: Recipe) -> list[dict[str, float]]:
             console.print(f"{key}: {mean:.2f} ± {spread:.2f} ({len(seeds)} seeds)", highlight=False)
         (out / "seeds.json").write_text(json.dumps({"seeds": seeds, "results": results}, indent=1) + "\n")
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say(packed(recipe, out))
     say(f"Learning curves: {picture(recipe, out)}; TensorBoard: tensorboard --logdir {out}/demo-runs")
-    say(NEXT.format(runs=out / "demo-runs"))
+    say(NEXT.format(runs=out / "demo-runs", out=out))
     return results

@@ -32,6 +32,7 @@ EXPERIMENTS = (
     "sample_size",
     "coupling_choices",
     "coupling_pays",
+    "coupling_mismatch",
     "one_bit_weights",
     "other_tasks_choices",
     "other_tasks",

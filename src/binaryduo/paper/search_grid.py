@@ -41,7 +41,15 @@ SEARCH = Search(
     finetune_lr="1e-4:6.4e-3:4",
     repeats=2,
     recipe=with_settings(
-        named("demo"), ["model.width=0.125", "train.epochs=2", "finetune.epochs=2", "loop.engine=eager"]
+        named("demo"),
+        [
+            "model.width=0.125",
+            "model.weight_bits=32",
+            "train.epochs=2",
+            "finetune.epochs=2",
+            "anneals=2",
+            "loop.engine=eager",
+        ],
     ),
 )
 

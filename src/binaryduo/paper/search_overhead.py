@@ -27,7 +27,10 @@ SEARCH = Search(
     weight_decay="1e-3:1e-1:3",
     lr="1e-3:1e-2:2",
     repeats=1,
-    recipe=with_settings(named("demo"), ["model.width=0.125", "train.epochs=2", "loop.engine=eager"]),
+    recipe=with_settings(
+        named("demo"),
+        ["model.width=0.125", "model.weight_bits=32", "train.epochs=2", "loop.engine=eager"],
+    ),
 )
 
 

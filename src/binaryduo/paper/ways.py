@@ -53,8 +53,6 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     if two:
         assert recipe.finetune is not None
         finetune = _timed(recipe.finetune, work, work["epochs"] - first, work["finetune_lr"])
-        if work["anneals"] == 1:
-            train, finetune = replace(train, schedule="constant"), replace(finetune, warmup=0.0)
     variant: Any = {"baseline": "baseline", "scratch": "decoupled", "duo": "coupled"}[work["way"]]
     model = replace(
         recipe.model,
@@ -71,9 +69,12 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
         validation=work["validation"],
         root=None if root is None else str(root),
     )
-    loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False)
+    # The mismatch after each epoch, except where settings are chosen; it changes nothing in the training.
+    every = None if work["validation"] else 50_000 // recipe.loop.batch
+    loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False, profile_every=every)
     loop = replace(loop, **{key: work[key] for key in ("precision", "test_every") if key in work})
-    return replace(recipe, name="ways", model=model, data=data, train=train, finetune=finetune, loop=loop)
+    recipe = replace(recipe, name="ways", model=model, data=data, loop=loop, anneals=work.get("anneals", 2))
+    return replace(recipe, train=train, finetune=finetune)
 
 
 def _timed(stage: Stage, work: Unit, epochs: int, lr: float) -> Stage:
@@ -140,13 +141,25 @@ def row_of(work: Unit, folder: Path) -> Row:
 
 
 def _stage(result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The accuracies after the last epoch and of the best one, and the curve: epoch, loss, train and test top-1."""
+    """The accuracies after the last epoch and of the best one, and the curve: epoch, loss, train and test top-1.
+
+    `mismatch` has, of each layer, step, cosine and both ends of its interval; only runs that were profiled have it.
+    """
+    lines = read_metrics(folder)
     curve = [
         [line["epoch"]] + [round(line[key], 4) for key in ("train_loss", "train_top1", "test_top1")]
-        for line in read_metrics(folder)
+        for line in lines
         if line["kind"] == "epoch" and "test_top1" in line
     ]
+    mismatch: dict[str, list[list[float | None]]] = {}
+    for line in lines:
+        for key in [key for key in line if line["kind"] == "profile" and key.startswith("cosine/")]:
+            layer = key.removeprefix("cosine/")
+            ends = [line[f"{key}/{layer}"] for key in ("cosine", "cosine_low", "cosine_high")]
+            rounded = [None if end is None else round(end, 3) for end in ends]
+            mismatch.setdefault(layer, []).append([line["step"], *rounded])
     return {
+        **({"mismatch": mismatch} if mismatch else {}),
         "last": result["last"]["top1"],
         "best": result["best"]["top1"],
         "steps": result["steps"],

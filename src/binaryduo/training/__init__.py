@@ -4,7 +4,17 @@ from binaryduo.training.counts import Counts
 from binaryduo.training.duo import DuoResult, train
 from binaryduo.training.evaluation import evaluate
 from binaryduo.training.loop import Result, fit
-from binaryduo.training.recipe import Data, Loop, Model, Recipe, Stage, from_yaml, to_yaml, with_settings
+from binaryduo.training.recipe import (
+    Data,
+    Loop,
+    Model,
+    Recipe,
+    Stage,
+    from_yaml,
+    one_anneal,
+    to_yaml,
+    with_settings,
+)
 from binaryduo.training.recipes import RECIPES, named
 from binaryduo.training.task import top1
 from binaryduo.training.two_stages import duo
@@ -26,6 +36,7 @@ __all__ = [
     "from_yaml",
     "load_weights",
     "named",
+    "one_anneal",
     "to_yaml",
     "top1",
     "train",

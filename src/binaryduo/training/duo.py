@@ -27,7 +27,7 @@ from binaryduo.training.devices import make_fabric
 from binaryduo.training.evaluation import evaluate
 from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.loop import Result, Trainer
-from binaryduo.training.recipe import Model, Recipe
+from binaryduo.training.recipe import Model, Recipe, Stage, stages_of
 from binaryduo.training.runlog import RunFolder
 from binaryduo.training.watching import OnProfile, in_stage, mark_decoupling
 from binaryduo.transform.decoupling import decouple
@@ -98,7 +98,7 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bo
         identity = Identity("train", 0, decisive(recipe, "train"), run.describe(recipe, change))
         data = load_data(recipe)
         model = build_model(recipe, data)
-        result = _stage(model, data, recipe, run.path, fabric, recipe.model.variant, identity)
+        result = _stage(model, data, recipe, recipe.train, run.path, fabric, recipe.model.variant, identity)
         result = replace(result, test=_test_once(model, data, recipe, fabric))
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
     return result
@@ -125,11 +125,12 @@ def duo_of_recipe(
     with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="duo") as run:
         earlier = run.describe(recipe, change)
         # Each stage's checkpoints hold the settings of both: an edited recipe.yaml is noticed in either.
-        stages = [Identity("duo", stage, decisive(recipe, "duo"), earlier) for stage in (0, 1)]
+        ids = [Identity("duo", stage, decisive(recipe, "duo"), earlier) for stage in (0, 1)]
         data = load_data(recipe)
         coupled = build_model(recipe, data, "coupled")
+        train, finetune = stages_of(recipe)
         watched = in_stage(on_profile, "coupled")
-        first = _stage(coupled, data, recipe, run.path / "coupled", fabric, "coupled", stages[0], watched)
+        first = _stage(coupled, data, recipe, train, run.path / "coupled", fabric, "coupled", ids[0], watched)
         if recipe.loop.decouple_from == "best":
             kept = checkpoint.best(run.path / "coupled" / "checkpoints")
             checkpoint.unpack_state(kept.tensors, coupled, None, str(kept.path))
@@ -138,7 +139,7 @@ def duo_of_recipe(
         mark_decoupling(on_profile, first.epochs, {**before, "changed_predictions": changed})
         watched = in_stage(on_profile, "decoupled", first.epochs)
         second = _stage(
-            binary, data, recipe, run.path / "decoupled", fabric, "fine-tuning", stages[1], watched
+            binary, data, recipe, finetune, run.path / "decoupled", fabric, "fine-tuning", ids[1], watched
         )
         test = _test_once(binary, data, recipe, fabric)
         result = DuoResult(first, before, changed, len(data.tested), flips, second, test)
@@ -150,14 +151,13 @@ def _stage(
     model: nn.Module,
     data: DataSet,
     recipe: Recipe,
+    stage: Stage,
     folder: Path,
     fabric: Fabric,
     title: str,
     identity: Identity,
     on_profile: OnProfile | None = None,
 ) -> Result:
-    stage = recipe.finetune if identity.stage else recipe.train
-    assert stage is not None
     trainer = Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity)
     trainer.on_profile = on_profile
     return trainer.run()

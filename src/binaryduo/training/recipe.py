@@ -168,7 +168,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A complete, resolved description of a run."""
+    """A complete, resolved description of a run.
+
+    `anneals` 1: the rate falls once over the two stages of `duo`, and not once in each; see `one_anneal`.
+    """
 
     name: str = "custom"
     data: Data = field(default_factory=Data)
@@ -176,6 +179,27 @@ class Recipe:
     train: Stage = field(default_factory=Stage)
     finetune: Stage | None = None
     loop: Loop = field(default_factory=Loop)
+    anneals: Literal[1, 2] = 2
+
+    def __post_init__(self) -> None:
+        _check_types("recipe", self)
+
+
+def one_anneal(first: Stage, second: Stage) -> tuple[Stage, Stage]:
+    """Two stages as one fall of the rate: the first keeps its rate after its warm-up, the second begins at its own.
+
+    >>> first, second = one_anneal(Stage(lr=1e-2, schedule="onecycle", warmup=0.2), Stage(lr=1e-2, warmup=0.2))
+    >>> first.schedule, first.warmup, second.schedule, second.warmup
+    ('constant', 0.2, 'cosine', 0.0)
+    """
+    return dataclasses.replace(first, schedule="constant"), dataclasses.replace(second, warmup=0.0)
+
+
+def stages_of(recipe: Recipe) -> tuple[Stage, Stage]:
+    """The two trainings of a recipe with a second stage, as `duo` carries them out."""
+    assert recipe.finetune is not None
+    two = recipe.train, recipe.finetune
+    return one_anneal(*two) if recipe.anneals == 1 else two
 
 
 def _describe(kind: Any) -> str:

@@ -2,6 +2,7 @@
 
 def kernels() -> str: ...
 def forward(
+    bf16: bool,
     x: int,
     weight: int,
     bias: int,
@@ -16,36 +17,7 @@ def forward(
     threads: int,
 ) -> None: ...
 def backward(
-    x: int,
-    grad: int,
-    weight: int,
-    bias: int,
-    mean: int,
-    var: int,
-    eps: float,
-    rows: int,
-    channels: int,
-    copies: int,
-    dx: int,
-    dweight: int,
-    dbias: int,
-    threads: int,
-) -> None: ...
-def forward_bf16(
-    x: int,
-    weight: int,
-    bias: int,
-    eps: float,
-    levels: int,
-    rows: int,
-    channels: int,
-    copies: int,
-    mean: int,
-    var: int,
-    y: int,
-    threads: int,
-) -> None: ...
-def backward_bf16(
+    bf16: bool,
     x: int,
     grad: int,
     weight: int,

@@ -1,4 +1,5 @@
-"""3×3 convolutions in training: float32 by Winograd's method, bfloat16 (autocast) by AMX tiles where the CPU has them.
+"""3×3 convolutions in training, float32 or bfloat16 (autocast): by Winograd's method, or by AMX tiles in bfloat16 where
+the CPU has them.
 
 Only training uses them: in evaluation every module computes as PyTorch does. Results differ from PyTorch's own
 convolution by rounding (in float32 some 1e-6 of the largest output), as those of any other order of summation.
@@ -13,19 +14,19 @@ from torch.autograd.function import once_differentiable
 
 from binaryduo._common.native import optional
 
-_winograd, _tiles = (optional(f"binaryduo.training.fast.{name}") for name in ("_winograd", "_tiles"))
+_convolution = optional("binaryduo.training.fast._convolution")
 
 SMALLEST = 16  # channels; below that the transforms of Winograd's method cost more than they save
 
 
 def available() -> bool:
     """Whether the native part is installed."""
-    return _winograd is not None
+    return _convolution is not None
 
 
 def tiles_available() -> bool:
-    """Whether bfloat16 convolutions by AMX tiles are there: the native part, the CPU, and the system's leave."""
-    return _tiles is not None and bool(_tiles.available())
+    """Whether bfloat16 convolutions are by AMX tiles: the native part, the CPU, and the system's leave."""
+    return _convolution is not None and _convolution.kernels() == "amx"
 
 
 def _channels_last(x: Tensor) -> Tensor:
@@ -54,7 +55,8 @@ class _Convolution(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             dw = torch.empty_like(w)
             n, ci, height, width = x.shape
-            _kernels(x).weight_gradient(
+            _convolution.weight_gradient(
+                x.dtype == torch.bfloat16,
                 x.data_ptr(),
                 grad.data_ptr(),
                 dw.data_ptr(),
@@ -68,23 +70,19 @@ class _Convolution(torch.autograd.Function):
         return dx, dw
 
 
-def _kernels(x: Tensor) -> Any:
-    return _tiles if x.dtype == torch.bfloat16 else _winograd
-
-
 def _run(x: Tensor, w: Tensor, channels: int, turned: bool) -> Tensor:
     n, ci, height, width = x.shape
     size = (n, channels, height, width)
     y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
-    threads = torch.get_num_threads()
-    _kernels(x).forward(
-        x.data_ptr(), w.data_ptr(), y.data_ptr(), n, height, width, ci, channels, turned, threads
+    places = (x.data_ptr(), w.data_ptr(), y.data_ptr())
+    _convolution.forward(
+        x.dtype == torch.bfloat16, *places, n, height, width, ci, channels, turned, torch.get_num_threads()
     )
     return y
 
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
-    """The 3×3 convolution with stride 1 and padding 1; x float32, or bfloat16 where tiles are available."""
+    """The 3×3 convolution with stride 1 and padding 1; x float32 or bfloat16."""
     out: Tensor = _Convolution.apply(x, weight)  # type: ignore[no-untyped-call]
     return out
 
@@ -126,7 +124,7 @@ class Shadow:
         if not plain or not self.module.training or input.dim() != 4:
             return self._own(input, weight, bias)
         if rounds():
-            if input.dtype not in (torch.float32, torch.bfloat16) or not tiles_available():
+            if input.dtype not in (torch.float32, torch.bfloat16) or not (self.wide or tiles_available()):
                 return self._own(input, weight, bias)
             out = convolve(input.to(torch.bfloat16), weight)
         elif input.dtype == torch.float32 and self.wide:

@@ -50,8 +50,8 @@ class _NormAct(torch.autograd.Function):
         mean, var = weight.new_empty(channels), weight.new_empty(channels)
         ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
         before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
-        arguments: Any = [*before, eps, levels, *ctx.shape, *after, torch.get_num_threads()]
-        (_norm.forward if x.dtype == torch.float32 else _norm.forward_bf16)(*arguments)
+        bf16 = x.dtype == torch.bfloat16
+        _norm.forward(bf16, *before, eps, levels, *ctx.shape, *after, torch.get_num_threads())
         ctx.save_for_backward(x, weight, bias, mean, var)
         ctx.mark_non_differentiable(mean, var)
         return out, mean, var
@@ -63,8 +63,9 @@ class _NormAct(torch.autograd.Function):
         grad = grad.contiguous(memory_format=torch.channels_last)
         dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
         before, after = _addresses(x, grad, weight, bias, mean, var), _addresses(dx, dweight, dbias)
-        arguments: Any = [*before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()]
-        (_norm.backward if x.dtype == torch.float32 else _norm.backward_bf16)(*arguments)
+        _norm.backward(
+            x.dtype == torch.bfloat16, *before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()
+        )
         return dx, dweight, dbias, None, None, None
 
 

@@ -1,23 +1,19 @@
-// The convolutions of tiles.h. Compiled for AMX and called only where the CPU has it.
-#include "tiles.h"
-
-#include <cstdlib>
-#include <cstring>
-#include <string>
-
+// Convolutions in bfloat16 by the matrix tiles of AMX (Sapphire Rapids and later); tiles.md says how tiles
+// are laid over an image. Compiled for AMX and called only where the CPU has it and the system lets this
+// process use it.
 #include "../../common/buffer.h"
 #include "../../common/threads.h"
+#include "convolution.h"
 
 #if defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
 #include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
-namespace binaryduo::tiles {
+namespace binaryduo::convolution {
 namespace {
 
 constexpr long ROWS = 16, DEPTH = 32;  // a tile: 16 rows of 32 bfloat16, or of 16 float32
@@ -27,18 +23,12 @@ constexpr long PIECES = 8;             // of the images: their weight gradients 
 
 inline long round_up(long n, long to) { return (n + to - 1) / to * to; }
 
-bool cpu_has_tiles() {
+// That the CPU has tiles, and may use them, is known from the instruction set's choice; these are for
+// bfloat16.
+bool cpu_multiplies_bf16() {
     unsigned a, b, c, d;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    const bool amx = (d >> 22 & 1) && (d >> 24 & 1);  // bfloat16, tiles
-    if (!amx || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
-    return (a >> 5 & 1) && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-}
-
-// Linux gives the tiles' registers to a process only when asked.
-bool system_grants_tiles() {
-    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 22 & 1)) return false;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
 // All eight tiles in their full size, for the thread that holds this.
@@ -250,15 +240,9 @@ void add_gradient(const uint16_t* planes, long plane, const uint16_t* pairs, lon
     settle();
 }
 
-}  // namespace
-
-bool available() {
-    static const bool here = cpu_has_tiles() && system_grants_tiles();
-    const char* wanted = std::getenv("BINARYDUO_ISA");
-    return here && (!wanted || !*wanted || std::string(wanted) == "amx");
-}
-
-void forward(const uint16_t* x, const float* w, uint16_t* y, Shape s, bool turned, int threads) {
+void forward(const Bf16* from, const float* w, Bf16* to, Shape s, bool turned, int threads) {
+    const uint16_t* x = reinterpret_cast<const uint16_t*>(from);
+    uint16_t* y = reinterpret_cast<uint16_t*>(to);
     const Weights weights(w, s, turned);
     const Padded p(s);
     // The last tile reads beyond the last pixel, and a kernel row's last depth step beyond its last channel.
@@ -273,7 +257,10 @@ void forward(const uint16_t* x, const float* w, uint16_t* y, Shape s, bool turne
     });
 }
 
-void weight_gradient(const uint16_t* x, const uint16_t* dy, float* dw, Shape s, int threads) {
+// The same bits for any number of threads.
+void weight_gradient(const Bf16* from, const Bf16* grad, float* dw, Shape s, int threads) {
+    const uint16_t *x = reinterpret_cast<const uint16_t*>(from),
+                   *dy = reinterpret_cast<const uint16_t*>(grad);
     const Padded p(s);
     const long depth = round_up(p.outputs, DEPTH), plane = round_up(depth + 2 * p.columns + 2, DEPTH) + DEPTH;
     const long wide = round_up(s.out, 2 * ROWS), high = round_up(s.in, 2 * ROWS);
@@ -300,20 +287,21 @@ void weight_gradient(const uint16_t* x, const uint16_t* dy, float* dw, Shape s, 
             }
 }
 
-}  // namespace binaryduo::tiles
+}  // namespace
+
+const Kernels* kernels_amx() {
+    static const bool here = cpu_multiplies_bf16() && kernels_avx512();
+    static const Kernels kernels{
+        "amx", here ? kernels_avx512()->float32 : Passes<float>{}, {forward, weight_gradient}};
+    return here ? &kernels : nullptr;
+}
+
+}  // namespace binaryduo::convolution
 
 #else
 
-#include <stdexcept>
-
-namespace binaryduo::tiles {
-bool available() { return false; }
-void forward(const uint16_t*, const float*, uint16_t*, Shape, bool, int) {
-    throw std::logic_error("built without AMX");
-}
-void weight_gradient(const uint16_t*, const uint16_t*, float*, Shape, int) {
-    throw std::logic_error("built without AMX");
-}
-}  // namespace binaryduo::tiles
+namespace binaryduo::convolution {
+const Kernels* kernels_amx() { return nullptr; }
+}  // namespace binaryduo::convolution
 
 #endif

@@ -1,7 +1,8 @@
-"""The native part of convolution.py (csrc/training/winograd/bindings.cpp); pointers are addresses."""
+"""The native part of convolution.py (csrc/training/convolution/bindings.cpp); pointers are addresses."""
 
 def kernels() -> str: ...
 def forward(
+    bf16: bool,
     x: int,
     w: int,
     y: int,
@@ -15,6 +16,7 @@ def forward(
     /,
 ) -> None: ...
 def weight_gradient(
+    bf16: bool,
     x: int,
     dy: int,
     dw: int,
