@@ -22,7 +22,7 @@ from statistics import mean
 
 from matplotlib.figure import Figure
 
-from binaryduo.mismatch import ToyProblem, cosine
+from binaryduo.mismatch import ToyProblem, cosine, select
 from binaryduo.mismatch.toy_learning import learn
 from binaryduo.nn.intervals import Interval
 from binaryduo.paper.experiment import UNTRAINED, Experiment, Row, Unit, Verdict, Workspace
@@ -77,10 +77,6 @@ def measure(unit: Unit, place: Workspace) -> list[Row]:
             row = {**unit, "trained": trained, "interval": interval, "target": target}
             rows.append({**row, "loss": problem.loss(), "moved": moved, "cosine": found})
     return rows
-
-
-def select(rows: list[Row], **wanted: object) -> list[Row]:
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
