@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test soak check docs format bench wasm clean
+.PHONY: help setup demo test soak check docs supported format bench wasm clean
 help:            ## show this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+: +##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
 
@@ -40,6 +40,9 @@ check: setup     ## lint, types, import rules, C++ format
 docs: setup      ## build the documentation into ./site; a warning fails it
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "open site/index.html"
+
+supported: setup ## write docs/supported.md again, from the table of operations and by running every architecture
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.architectures
 
 format: setup    ## rewrite the code as `check` wants it
 	$(BIN)/ruff check --fix .

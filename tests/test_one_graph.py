@@ -157,3 +157,52 @@ def test_a_rewritten_model_is_saved_and_goes_on_in_another_process(tmp_path: Pat
         cwd=Path(__file__).parents[1],
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+class Shuffled(nn.Module):
+    """A channel shuffle as ShuffleNet writes it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, c, h, w = x.size()
+        return x.view(n, 2, c // 2, h, w).transpose(1, 2).reshape(n, c, h, w)
+
+
+def test_a_sequence_does_not_run_what_the_canonical_graph_added() -> None:
+    """With as many outputs as shuffled channels the outputs came out shuffled, without a word."""
+    torch.manual_seed(0)
+    part = [nn.Conv2d(3, 12, 1), nn.BatchNorm2d(12), bd.nn.QuantAct(), Shuffled()]
+    more = [nn.Conv2d(12, 16, 1), nn.BatchNorm2d(16), bd.nn.QuantAct()]
+    model = nn.Sequential(*part, *more, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 12))
+    x = torch.randn(4, 3, 6, 6)
+    coupled = bd.couple(model, x).eval()
+    assert [name for name, _ in coupled.named_children()] == [name for name, _ in model.named_children()]
+    assert "the shuffle of channels with .reshape() in forward()" in coupled.coupling.kept["0"]
+    binary, y = bd.decouple(coupled, x), x
+    for child in coupled.children():
+        y = child(y)
+    assert torch.equal(coupled(x), y)
+    assert torch.allclose(binary(x), y, atol=1e-5)
+
+
+def test_shuffled_bits_and_floats_stay_in_the_budget() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.act, self.shuffle = (
+                nn.Conv2d(3, 6, 1),
+                nn.Conv2d(3, 6, 1),
+                bd.nn.QuantAct(),
+                Shuffled(),
+            )
+            self.c, self.norm, self.fc = nn.Conv2d(12, 24, 3), nn.BatchNorm2d(24), nn.Linear(24, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.shuffle(torch.cat([self.act(self.a(x)), self.b(x)], 1))
+            return self.fc(self.act(self.norm(self.c(y))).mean((2, 3)))
+
+    model, x = Mixed(), torch.randn(2, 3, 6, 6)
+    coupled = bd.couple(model, x)
+    binary = bd.decouple(coupled.eval(), x)
+    weights = [sum(p.numel() for p in m.parameters() if p.dim() > 1) for m in (model, binary)]
+    assert weights[1] <= weights[0]
+    assert coupled.coupling.decoupled_weights == weights[1]

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from binaryduo.packing.pack import pack
     from binaryduo.packing.qonnx import export_qonnx
     from binaryduo.transform.costing import cost
-    from binaryduo.transform.coupling import couple, coupled_width
+    from binaryduo.transform.coupling import couple
     from binaryduo.transform.decoupling import decouple
+    from binaryduo.transform.widths import coupled_width
 
 __version__ = "0.1.0"
 
@@ -34,7 +35,7 @@ __version__ = "0.1.0"
 _HOME = {
     "cost": "binaryduo.transform.costing",
     "couple": "binaryduo.transform.coupling",
-    "coupled_width": "binaryduo.transform.coupling",
+    "coupled_width": "binaryduo.transform.widths",
     "decouple": "binaryduo.transform.decoupling",
     "export_onnx": "binaryduo.packing.onnx",
     "export_qonnx": "binaryduo.packing.qonnx",

@@ -270,7 +270,8 @@ def test_what_cannot_be_followed_is_refused(how, message, tmp_path):
         (nn.Sequential(nn.AdaptiveAvgPool2d(3)), "not all of one size"),
         (nn.Sequential(nn.Conv2d(3, 8, (1, 3), padding=1)), r"'0' \(Conv2d\).*whole kernel"),
         (nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False)), "running statistics"),
-        (nn.Sequential(nn.MaxPool2d(2, ceil_mode=True)), "ceil_mode"),
+        (nn.Sequential(nn.AvgPool2d(3, ceil_mode=True)), "ceil_mode"),
+        (nn.Sequential(nn.Conv2d(3, 4, 1), nn.Softmax(1)), "leave it out of the model"),
     ],
 )
 def test_refused_by_name(model, message, tmp_path):

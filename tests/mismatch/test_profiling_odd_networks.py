@@ -1,10 +1,11 @@
 """The profiler on networks that do odd things, against brute force; and the weights and inputs that it refuses."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from binaryduo.errors import ArgumentError, BinaryDuoError
@@ -160,3 +161,71 @@ def test_a_model_that_changes_its_input():
     for layer in result.layers:
         expected = [brute_force(model, F.mse_loss, x, y, layer.name, i, 0.05) for i in layer.coordinates]
         torch.testing.assert_close(layer.cdg, torch.tensor(expected).double(), rtol=1e-7, atol=1e-12)
+
+
+class Several(nn.Module):
+    """Two outputs of different shapes, as a tuple or by name."""
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.act, self.names = nn.Conv2d(2, 6, 3), QuantAct(3), names
+        self.box, self.fc = nn.Conv2d(6, 3, 1), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.act(self.conv(x))
+        found = (self.fc(y.mean((2, 3))), self.box(y))
+        return dict(zip(self.names, found, strict=True)) if self.names else found
+
+
+class Flat(Several):
+    """The same values in one tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        label, box = super().forward(x)
+        return torch.cat([label, box.flatten(1)], 1)
+
+
+def test_several_outputs_are_profiled_as_one_tensor_of_them_is() -> None:
+    x, y = torch.randn(12, 2, 5, 5, dtype=torch.float64), torch.randn(12, 4, dtype=torch.float64)
+
+    def loss(label: Tensor, box: Tensor, target: Tensor) -> Tensor:
+        return (label - target).square().mean() + box.abs().mean()
+
+    one = profile(
+        Flat().double(), lambda out, t: loss(out[:, :4], out[:, 4:], t), x, y, step=0.05, coordinates=9
+    )
+    ways = {
+        (): lambda out, t: loss(*out, t),
+        ("label", "box"): lambda out, t: loss(out["label"], out["box"], t),
+    }
+    for names, of in ways.items():
+        several = profile(Several(names).double(), of, x, y, step=0.05, coordinates=9)
+        assert several.method == "suffix"
+        assert [layer.name for layer in several.layers] == ["conv", "box", "fc"]
+        for a, b in zip(one.layers, several.layers, strict=True):
+            torch.testing.assert_close(a.cdg, b.cdg)
+            torch.testing.assert_close(a.coarse, b.coarse)
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.act = nn.Linear(4, 6), QuantAct()
+        self.attention, self.out = nn.MultiheadAttention(6, 2, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act(self.fc(x))
+        return self.out(self.attention(y, y, y, need_weights=False)[0].mean(1))
+
+
+def test_layers_that_are_never_called_are_left_out_and_named() -> None:
+    x = torch.randn(8, 5, 4)
+    found = profile(
+        Attending(), lambda out, _: out.square().mean(), x, torch.zeros(8), step=0.05, coordinates=4
+    )
+    assert [layer.name for layer in found.layers] == ["fc", "out"]
+    assert found.left_out == ("attention.out_proj",)
+    assert "Not profiled, because forward() never calls them: attention.out_proj." in str(found)
+    with pytest.raises(ArgumentError, match=r"'attention\.out_proj' is used 0 times"):
+        profile(Attending(), lambda out, _: out.sum(), x, torch.zeros(8), layers=["attention.out_proj"])

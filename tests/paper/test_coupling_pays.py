@@ -11,9 +11,12 @@ from binaryduo.paper.artefacts import find as find_artefact
 from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
 from binaryduo.paper.paper_map import line_of, markdown
 from binaryduo.paper.results import dump, missing, read_best
+from binaryduo.training import named
 from binaryduo.training.recipe import stages_of
+from binaryduo.training.recipes import WHY
 
 Row = dict[str, Any]
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 NOISE = (-0.2, 0.2, 0.0, 0.1, -0.1)  # a deviation of 0.16 points
 
 
@@ -124,7 +127,7 @@ def test_the_order_and_the_settings_of_the_runs() -> None:
     }
     duo = recipes[planned.index(study.unit("duo", 10, 0))]
     assert duo.finetune is not None
-    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 5e-3, 5e-3)
+    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 1e-2, 1e-2)
     last = recipes[-1]
     assert last.finetune is not None
     for stage in (last.train, last.finetune):
@@ -138,6 +141,24 @@ def test_the_choices_keep_their_schedules() -> None:
     assert (train.schedule, finetune.schedule, finetune.warmup) == ("constant", "onecycle", 0.0)
     train, finetune = stages_of(ways.recipe_of({**one, "anneals": 2}))
     assert (train.schedule, finetune.warmup) == ("onecycle", 0.2)
+
+
+def test_the_recipe_and_the_study_have_the_rates_that_the_choices_found() -> None:
+    """The committed runs on held-out images decide; the sentence of the recipe `budget` has their numbers."""
+    found = read_best("coupling_choices", RESULTS)
+    assert found is not None
+    best: dict[str, Row] = {}
+    for row in found.rows:
+        usual = row.get("precision") == "bf16" and row.get("start") is None and row.get("share", 0.5) == 0.5
+        if usual and row["last"] > best.get(row["way"], {"last": 0})["last"]:
+            best[row["way"]] = row
+    assert {way: row["lr"] for way, row in best.items()} == study.LR
+    budget = named("budget")
+    assert budget.finetune is not None
+    assert (budget.train.lr, budget.finetune.lr, budget.anneals) == (study.LR["duo"], study.LR["duo"], 1)
+    for way in ("duo", "baseline"):
+        assert f"{best[way]['last']:.1f} %" in WHY["budget"]
+        assert f"{best[way]['lr']:g}" in WHY["budget"]
 
 
 def test_the_study_judges_figure_6(tmp_path: Path) -> None:
@@ -185,6 +206,6 @@ def test_the_choices_follow_their_rule(ahead: float, chosen: str) -> None:
     assert chosen in said
     share = f"{80 + ahead:.2f}"
     assert f"share of the coupled stage: 1/2 {share}, 1/3 {share}, 2/3 {share}, so 1/2;" in said
-    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.02 80.00, so 0.01;" in said
+    assert "rate of scratch: 0.005 80.00, 0.01 80.10, 0.02 80.00, 0.04 80.00, so 0.01;" in said
     assert "to run" not in said
     assert "anneals: not run" in coupling_choices.numbers([])

@@ -130,3 +130,16 @@ def test_the_demonstration(tmp_path: Path) -> None:
     assert found["decoupled"] == pytest.approx(found["coupled"], abs=0.2)
     assert (tmp_path / "net.duo").exists()
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_decoupling_costs_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["cost_of_decoupling.py", "--rounds", "1", "--width", "0.5"])
+    load("cost_of_decoupling").main()
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert len(rows) == 3 * 5
+    for network in range(3):
+        baseline, decoupled, filled, _, quad = (int(r[2].replace(",", "")) for r in rows[5 * network :][:5])
+        assert decoupled <= filled <= baseline
+        assert quad <= baseline

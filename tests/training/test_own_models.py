@@ -115,6 +115,17 @@ def test_without_a_test_split_nothing_is_measured(tmp_path: Path) -> None:
     assert (result.decoupled_before, result.changed_predictions, result.finetuned.last) == ({}, None, None)
 
 
+def test_the_coupled_network_is_as_wide_as_asked(tmp_path: Path) -> None:
+    binary, _ = duo(MyNet(), data(LABELS), None, FIRST, SECOND, LOOP, tmp_path / "fill", widths="fill")
+    filled = bd.couple(MyNet(), X[:16], widths="fill")
+    assert [p.shape for p in binary.parameters()] == [
+        p.shape for p in bd.decouple(filled.eval(), X[:16]).parameters()
+    ]
+    assert "widths: fill" in (tmp_path / "fill" / "recipe.yaml").read_text()
+    with pytest.raises(bd.BinaryDuoError, match=r"model\.widths"):
+        duo(MyNet(), data(LABELS), None, FIRST, SECOND, LOOP, tmp_path / "fill", resume=True)
+
+
 def test_what_duo_cannot_take_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="needs a model"):
         duo("vgg7", tmp_path)  # type: ignore[call-overload]

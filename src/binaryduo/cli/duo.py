@@ -72,6 +72,7 @@ def duo(
         print(to_yaml(resolved), end="")
         return
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
+    o.say_why(resolved)
     result = run(resolved, folder, resume, change=changed)
     numbers = ("top-1 last", "top-1 best", "epochs", "images/s")
     table = new_table("network", *numbers, title=f"{resolved.name}: {folder}", right=numbers)

@@ -147,6 +147,14 @@ def list_recipes() -> None:
     Console().print(table)
 
 
+def say_why(recipe: "Recipe") -> None:
+    """One line on where the settings of a named recipe come from, where there is one."""
+    from binaryduo.training.recipes import WHY
+
+    if recipe.name in WHY:
+        print(WHY[recipe.name])
+
+
 def run_guarded(work: Callable[[], T]) -> T:
     """Do the work; where SIGTERM or Ctrl-C asks it to stop, wherever it is, the command ends with exit code 0."""
     try:

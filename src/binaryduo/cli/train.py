@@ -70,6 +70,7 @@ def train(
         print(to_yaml(resolved), end="")
         return
     changed = bool(settings or minutes or any(value is not None for value in shortcuts.values()))
+    o.say_why(resolved)
     result = run(resolved, folder, resume, change=changed)
     for name, found in (("best", result.best), ("last", result.last)):
         if found is not None:

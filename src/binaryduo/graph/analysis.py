@@ -34,9 +34,19 @@ class Analysis:
     info: dict[fx.Node, Info]
     names: dict[nn.Module, str]  # module -> qualified name
     uses: dict[str, int]  # qualified name -> how often it is called
+    added: tuple[str, ...] = ()  # modules of the canonical graph that the user's forward() knows nothing of
 
     def module(self, node: fx.Node) -> nn.Module:
         return self.model.get_submodule(str(node.target))
+
+    def with_own_forward(self) -> nn.Module:
+        """The model with the user's forward(): without the modules that only the canonical graph calls.
+
+        An nn.Sequential runs every module that it has.
+        """
+        for name in self.added:
+            delattr(self.model, name)
+        return self.model
 
     def of_kind(self, *kinds: Kind) -> Iterator[fx.Node]:
         return (node for node in self.graph.nodes if node in self.info and self.info[node].kind in kinds)
@@ -75,7 +85,9 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
     shapes = canonicalise(graph, work, inputs)
     for name, module in work.named_modules():
         module.training = modes.get(name, modes[""])
-    return analyse_graph(work, graph, shapes)
+    analysis = analyse_graph(work, graph, shapes)
+    analysis.added = tuple(name for name, _ in work.named_children() if name not in modes)
+    return analysis
 
 
 def analyse_graph(model: nn.Module, graph: fx.Graph, shapes: dict[fx.Node, Any]) -> Analysis:

@@ -2,6 +2,7 @@
 
 - What is changed in place is computed out of place.
 - The parts of a chunk or split become slices; a slice of channels and pixels at once becomes two.
+- The values of torch.max(x, dim) and torch.min(x, dim), without their places, become an operation of their own.
 - A reshape, a transposition and a reshape that only bring the channels into another order become that order.
 
 The graph and the model it belongs to (a copy of the user's) are changed in place; both compute what they did.
@@ -18,10 +19,12 @@ from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.table import recognise
 from binaryduo.graph.tracing import functionalise, out_of_place, run_shapes
 from binaryduo.nn.copies import SelectChannels
+from binaryduo.nn.extremes import largest, smallest
 
 Shapes = dict[fx.Node, Any]
 
 _CUTS = (torch.chunk, torch.split, "chunk", "split")
+_EXTREMES: dict[Any, Any] = {torch.max: largest, "max": largest, torch.min: smallest, "min": smallest}
 _MOVES = ("view", "flatten", "permute", "transpose", "identity")
 
 
@@ -44,6 +47,8 @@ def canonicalise(graph: fx.Graph, model: nn.Module, inputs: tuple[Tensor, ...]) 
         changed = False
         if node.target is operator.getitem and _calls(node.args[0], _CUTS):
             changed = _slice(graph, node, shapes)
+        elif node.target in (operator.getitem, getattr) and _calls(node.args[0], tuple(_EXTREMES)):
+            changed = _extreme(graph, node, shapes)
         elif node.target is operator.getitem and isinstance(node.args[1], tuple):
             _write_out(node, numbers)
             changed = _divide(graph, node, shapes)
@@ -117,6 +122,19 @@ def _slice(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
     return True
 
 
+def _extreme(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:
+    """Put the largest or smallest values in the place of the first half of a max or min along a dimension."""
+    both, part = node.args[:2]
+    assert isinstance(both, fx.Node)
+    given = dict(zip(("input", "dim", "keepdim"), both.args, strict=False)) | both.kwargs
+    if part not in (0, "values") or not isinstance(given.get("dim"), int):
+        return False
+    arguments = (given["input"], given["dim"], given.get("keepdim", False))
+    with graph.inserting_before(node):
+        put(graph.call_function(_EXTREMES[both.target], arguments), node, shapes)
+    return True
+
+
 def _write_out(node: fx.Node, numbers: dict[fx.Node, Any]) -> None:
     """Write the bounds of a slice of channels as numbers where forward() computes them: x[:, : x.shape[1] // 2].
 
@@ -187,5 +205,7 @@ def _order(
         return False
     with graph.inserting_before(node):
         name = add_module(model, f"{node.name}_order", SelectChannels(order.flatten().long(), 1))
-        put(graph.call_module(name, (source,)), node, shapes)
+        new = graph.call_module(name, (source,))
+        new.meta["written"] = f"the shuffle of channels with {recognise(node, model, shapes).written}"
+        put(new, node, shapes)
     return True

@@ -1,7 +1,8 @@
 """How channels flow through a graph: groups of channels that must stay as many as each other, and their levels."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from torch import fx, nn
 
@@ -47,6 +48,7 @@ class Segment:
     scale: int = 1
     levels: int | None = None
     exact: bool = True  # every value is one of the levels (an average pool makes values in between)
+    mixed: int | None = None  # where levels is None: those of some of the channels, which can be split still
 
     @property
     def size(self) -> int:
@@ -199,20 +201,30 @@ class Flow:
         if dim is None:
             return self.other(call, [source], f"{call.written} mixes or moves channels")
         blur = call.averages
-        segments = (Segment(s.group, s.scale, s.levels, s.exact and not blur) for s in source.segments)
+        segments = (replace(s, exact=s.exact and not blur) for s in source.segments)
         return tuple(segments), dim
 
     def choose(self, call: Call, kind: Kind, source: Info) -> tuple[tuple[Segment, ...], int]:
         """Some channels, or zero channels beside them: levels stay, since zero is a level too."""
         if kind is Kind.SELECT and (part := self.slice(call, source)) is not None:
             return part, 1
-        found = {s.levels if s.exact else None for s in source.segments}
-        levels = found.pop() if len(found) == 1 else None
-        group = Group(call.shape[1], call.node.name)
         if kind is Kind.SELECT:
             self.fix(source, f"{call.written} picks channels one by one")
-            group.fixed = f"{call.written} picks them one by one"
-        return (Segment(group, 1, levels),), 1
+            return self.picked(call, source), 1
+        found = {s.levels if s.exact else None for s in source.segments}
+        levels = found.pop() if len(found) == 1 else None
+        mixed = max((s.levels or s.mixed or 0 for s in source.segments), default=0)
+        return (Segment(Group(call.shape[1], call.node.name), 1, levels, True, mixed or None),), 1
+
+    @staticmethod
+    def picked(call: Call, source: Info) -> tuple[Segment, ...]:
+        """Channels that were picked one by one: each run of those that carry the same levels."""
+        known = [(s.levels, s.exact, s.mixed) for s in source.segments for _ in range(s.size)]
+        why, segments = f"{call.written} picks them one by one", []
+        for (levels, exact, mixed), run in groupby(known[channel] for channel in selected_channels(call)):
+            group = Group(len(list(run)), call.node.name, fixed=why)
+            segments.append(Segment(group, 1, levels, exact, mixed))
+        return tuple(segments)
 
     @staticmethod
     def slice(call: Call, source: Info) -> tuple[Segment, ...] | None:
@@ -235,7 +247,7 @@ class Flow:
         for segment in source.segments:
             for leaf in segment.group.leaves():
                 if first <= at < last:
-                    chosen.append(Segment(leaf, segment.scale, segment.levels, segment.exact))
+                    chosen.append(replace(segment, group=leaf))
                 at += leaf.size * segment.scale
         return tuple(chosen)
 
@@ -244,7 +256,7 @@ class Flow:
         if moved is None:
             return self.other(call, [source], f"{call.written} moves channels to another dimension")
         dim, scale = moved
-        return tuple(Segment(s.group, s.scale * scale, s.levels, s.exact) for s in source.segments), dim
+        return tuple(replace(s, scale=s.scale * scale) for s in source.segments), dim
 
     def join(self, call: Call, sources: list[Info]) -> tuple[tuple[Segment, ...], int]:
         shape, name = call.shape, call.node.name

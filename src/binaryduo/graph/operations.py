@@ -56,7 +56,7 @@ class Operation:
     attributes of the same names. `kind` may depend on the call. `average` says that values between the levels come out,
     `extreme` that the largest or smallest of several values does. `several` says that it may read more than one tensor.
     `lower` is the rule of `packing.layers`, `.moves` or `.floats` that makes it part of a packed program; None where it
-    cannot be packed.
+    cannot be packed, and `instead` then says what to do.
     """
 
     name: str
@@ -70,6 +70,7 @@ class Operation:
     extreme: bool = False
     several: bool = False
     lower: str | None = None
+    instead: str | None = None
     read: Callable[[Any], dict[str, Any]] | None = None  # a module's arguments, where they have other names
 
 
@@ -106,6 +107,8 @@ class Call:
         '.roll() in forward()'
         """
         node = self.node
+        if "written" in node.meta:  # what several operations of forward() together became
+            return str(node.meta["written"])
         if node.op == "call_module":
             kind = "" if self.module is None else f" ({type(self.module).__name__})"
             return f"module {str(node.target)!r}{kind}"

@@ -59,7 +59,7 @@ def channel_dim_after_pool(call: Call, dim: int) -> int | None:
     ndim, name = len(call.shapes[0]), call.operation.name
     if name in ("identity", "cast") or (name == "dropout" and spatial_dims(call) is None):
         return dim
-    if name in ("mean", "extreme"):
+    if "keepdim" in call.arguments:  # a mean, a sum, the largest or smallest value
         dims = reduced_dims(call)
         if not dims or dim in dims or 0 in dims:
             return None
@@ -71,7 +71,7 @@ def channel_dim_after_pool(call: Call, dim: int) -> int | None:
 
 
 def reduced_dims(call: Call) -> list[int]:
-    """Over which dimensions a mean or maximum goes; none where that is not written as numbers."""
+    """Over which dimensions a mean, sum or maximum goes; none where that is not written as numbers."""
     dims = call["dim"]
     several = list(dims) if isinstance(dims, tuple | list) else [dims]
     if not all(isinstance(d, int) for d in several) or not isinstance(call["keepdim"], bool):

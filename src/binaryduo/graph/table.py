@@ -16,6 +16,17 @@ from torch.nn import functional as F
 
 from binaryduo import nn as bnn
 from binaryduo.errors import GraphError
+from binaryduo.graph.call_kinds import (
+    average_kind,
+    cast_kind,
+    join_kind,
+    pad_kind,
+    prelu_kind,
+    quant_kind,
+    read_pad,
+    transposed_kind,
+    upsample_averages,
+)
 from binaryduo.graph.channel_moves import move_kind
 from binaryduo.graph.operations import REQUIRED, Call, Kind, Operation, bind, nodes_in
 from binaryduo.nn.copies import (
@@ -25,70 +36,15 @@ from binaryduo.nn.copies import (
     ReplicateCopies,
     SelectChannels,
 )
+from binaryduo.nn.extremes import largest, smallest
 from binaryduo.nn.padding import PadChannels
-
-# --- what depends on a call -------------------------------------------------------------------------------
-
-
-def _quant_kind(call: Call) -> Kind:
-    return Kind.ELEMENTWISE if getattr(call.module, "levels", None) is None else Kind.QUANT
-
-
-def _average_kind(call: Call) -> Kind:
-    """A constant stays a constant unless zeros around the image are averaged in, or the divisor is another."""
-    padding = call["padding"]
-    padded = any(padding) if isinstance(padding, tuple | list) else padding != 0
-    return Kind.WEIGHTED if (padded and call["count_include_pad"]) or call["divisor_override"] else Kind.POOL
-
-
-def _pad_kind(call: Call) -> Kind:
-    """Padding of the channels with zeros, or of the other dimensions with zeros or with what is there."""
-    before, after = call.shapes[0], call.shape
-    if len(after) != len(before) or after[:1] != before[:1]:
-        return Kind.OTHER
-    zeros = call["mode"] == "constant" and call["value"] in (None, 0)
-    if after[1:2] != before[1:2]:
-        return Kind.PAD if zeros and call.module is None else Kind.OTHER
-    return Kind.WEIGHTED if zeros else Kind.POOL if call["mode"] != "constant" else Kind.OTHER
-
-
-def _read_pad(module: Any) -> dict[str, Any]:
-    modes = {"Reflection": "reflect", "Replication": "replicate", "Circular": "circular"}
-    mode = next((mode for name, mode in modes.items() if type(module).__name__.startswith(name)), "constant")
-    return {"pad": module.padding, "mode": mode, "value": getattr(module, "value", 0)}
-
-
-def _cast_kind(call: Call) -> Kind:
-    """A copy, another layout of memory or float32 numbers: the values are what they were."""
-    options = [*call.node.args[1:], *call.node.kwargs.values()]
-    kept = all(
-        o is torch.float32 or isinstance(o, bool | torch.device | torch.memory_format) for o in options
-    )
-    return Kind.POOL if kept else Kind.OTHER
-
-
-def _join_kind(call: Call) -> Kind:
-    """A tensor and a number; two tensors of one shape added; anything else that meets channel by channel."""
-    if len(call.sources) == 1:
-        return Kind.ELEMENTWISE
-    plain = call.operation.name == "add" and call["alpha"] == 1 and len(set(call.sources)) == 2
-    return Kind.ADD if plain and all(shape == call.shape for shape in call.shapes) else Kind.JOIN
-
-
-def _prelu_kind(call: Call) -> Kind:
-    return Kind.ELEMENTWISE if getattr(call.module, "num_parameters", 1) == 1 else Kind.SCALED
-
-
-def _transposed_kind(call: Call) -> Kind:
-    return Kind.LAYER if getattr(call.module, "groups", 1) == 1 else Kind.OTHER
-
-
-def _upsample_averages(call: Call) -> bool:
-    return not str(call["mode"]).startswith("nearest")
-
 
 # --- the rows ---------------------------------------------------------------------------------------------
 
+_LAYOUT = (
+    "a packed model keeps (N, C, H, W), (N, C, T) or (N, features). Return such tensors and bring them into another "
+    "order outside of the model"
+)
 _WINDOW = {"kernel_size": REQUIRED, "stride": None, "padding": 0}
 
 
@@ -110,8 +66,14 @@ def _join(name: str, *functions: Any, lower: str | None = None) -> Operation:
     """Two tensors, or a tensor and a number."""
     methods = (name,) if hasattr(torch.Tensor, name) else ()
     return Operation(
-        name, _join_kind, {"other": REQUIRED, "alpha": 1}, functions, methods, several=True, lower=lower
+        name, join_kind, {"other": REQUIRED, "alpha": 1}, functions, methods, several=True, lower=lower
     )
+
+
+def _reduction(name: str, kind: Kind, function: Any, *others: Any, **more: Any) -> Operation:
+    """Some dimensions become one number each: `function` is also a method of tensors."""
+    arguments = {"dim": None, "keepdim": False}
+    return Operation(name, kind, arguments, (function, *others), (function.__name__,), **more)
 
 
 def _move(name: str, arguments: dict[str, Any], *functions: Any, **more: Any) -> Operation:
@@ -125,7 +87,7 @@ TABLE: tuple[Operation, ...] = (
     Operation("linear", Kind.LAYER, modules=(nn.Linear,), lower="layer"),
     Operation(
         "transposed_convolution",
-        _transposed_kind,
+        transposed_kind,
         modules=(nn.ConvTranspose1d, nn.ConvTranspose2d),
         lower="transposed",
     ),
@@ -138,19 +100,40 @@ TABLE: tuple[Operation, ...] = (
         accepts=lambda module: not getattr(module, "track_running_stats", False),
         lower="normalise",
     ),
-    Operation("quantize", _quant_kind, modules=(bnn.QuantAct,), lower="quantize"),
+    Operation("quantize", quant_kind, modules=(bnn.QuantAct,), lower="quantize"),
     # what `decouple` inserts
     Operation("average_copies", Kind.OTHER, modules=(AverageCopies,), lower="average_copies"),
     Operation("replicate_copies", Kind.OTHER, modules=(ReplicateCopies,), lower="replicate"),
     # layers whose weights are given to them: counted, not followed
-    Operation("conv_function", Kind.OTHER, functions=(F.conv1d, F.conv2d, F.conv3d), several=True),
-    Operation("linear_function", Kind.OTHER, functions=(F.linear,), several=True),
+    Operation(
+        "conv_function",
+        Kind.OTHER,
+        functions=(F.conv1d, F.conv2d, F.conv3d),
+        several=True,
+        instead="use the module, as nn.Conv2d, so that the weights belong to it",
+    ),
+    Operation(
+        "linear_function",
+        Kind.OTHER,
+        functions=(F.linear,),
+        several=True,
+        instead="use the module nn.Linear, so that the weights belong to it",
+    ),
     Operation(
         "product",
         Kind.OTHER,
         functions=(torch.matmul, torch.bmm, torch.einsum, operator.matmul, F.scaled_dot_product_attention),
         methods=("matmul", "bmm"),
         several=True,
+        instead="products of two tensors, as in attention, stay in PyTorch or in ONNX (bd.export_onnx)",
+    ),
+    Operation(
+        "softmax",
+        Kind.OTHER,
+        functions=(torch.softmax, torch.log_softmax, F.softmax, F.log_softmax),
+        methods=("softmax", "log_softmax"),
+        modules=(nn.Softmax, nn.LogSoftmax),
+        instead="leave it out of the model: the largest value stays the largest",
     ),
     # pools
     Operation(
@@ -165,7 +148,7 @@ TABLE: tuple[Operation, ...] = (
     ),
     Operation(
         "average_pool",
-        _average_kind,
+        average_kind,
         {**_WINDOW, "ceil_mode": False, "count_include_pad": True, "divisor_override": None},
         (F.avg_pool1d, F.avg_pool2d),
         modules=(nn.AvgPool1d, nn.AvgPool2d),
@@ -191,22 +174,16 @@ TABLE: tuple[Operation, ...] = (
         average=True,
         lower="adaptive_average_pool",
     ),
-    Operation(
-        "mean",
+    _reduction("mean", Kind.POOL, torch.mean, average=True, lower="mean"),
+    _reduction("sum", Kind.WEIGHTED, torch.sum, average=True, lower="sum_of_pixels"),
+    _reduction("largest", Kind.POOL, torch.amax, largest, extreme=True, lower="largest"),
+    _reduction(
+        "smallest",
         Kind.POOL,
-        {"dim": None, "keepdim": False},
-        (torch.mean,),
-        ("mean",),
-        average=True,
-        lower="mean",
-    ),
-    Operation(
-        "extreme",
-        Kind.POOL,
-        {"dim": (), "keepdim": False},
-        (torch.amax, torch.amin),
-        ("amax", "amin"),
+        torch.amin,
+        smallest,
         extreme=True,
+        instead="the smallest value is the negative of the largest one of the negated values: -(-x).amax(dim)",
     ),
     Operation(
         "upsample",
@@ -214,8 +191,16 @@ TABLE: tuple[Operation, ...] = (
         {"size": None, "scale_factor": None, "mode": "nearest", "align_corners": None},
         (F.interpolate,),
         modules=(nn.Upsample,),
-        average=_upsample_averages,
+        average=upsample_averages,
         lower="resample",
+    ),
+    Operation(
+        "pixel_shuffle",
+        Kind.OTHER,
+        {"upscale_factor": REQUIRED},
+        (F.pixel_shuffle,),
+        modules=(nn.PixelShuffle,),
+        lower="pixel_shuffle",
     ),
     # nothing, in evaluation
     Operation(
@@ -226,7 +211,7 @@ TABLE: tuple[Operation, ...] = (
         modules=(nn.Identity,),
         lower="identity",
     ),
-    Operation("cast", _cast_kind, methods=("float", "to", "type"), lower="identity"),
+    Operation("cast", cast_kind, methods=("float", "to", "type"), lower="identity"),
     Operation(
         "dropout",
         Kind.WEIGHTED,
@@ -252,13 +237,14 @@ TABLE: tuple[Operation, ...] = (
     Operation(
         "unsqueeze", Kind.RESHAPE, {"dim": REQUIRED}, (torch.unsqueeze,), ("unsqueeze",), lower="flatten"
     ),
-    Operation("permute", Kind.RESHAPE, {"dims": REQUIRED}, (torch.permute,), ("permute",)),
+    Operation("permute", Kind.RESHAPE, {"dims": REQUIRED}, (torch.permute,), ("permute",), instead=_LAYOUT),
     Operation(
         "transpose",
         Kind.RESHAPE,
         {"dim0": REQUIRED, "dim1": REQUIRED},
         (torch.transpose, torch.swapaxes),
         ("transpose", "swapaxes"),
+        instead=_LAYOUT,
     ),
     # channels
     Operation(
@@ -272,7 +258,7 @@ TABLE: tuple[Operation, ...] = (
     Operation("pad_channels", Kind.PAD, {"channels": REQUIRED}, modules=(PadChannels,), lower="pad_channels"),
     Operation(
         "pad",
-        _pad_kind,
+        pad_kind,
         {"pad": REQUIRED, "mode": "constant", "value": None},
         (F.pad,),
         modules=(
@@ -281,7 +267,7 @@ TABLE: tuple[Operation, ...] = (
             nn.modules.padding._ReplicationPadNd,
             nn.modules.padding._CircularPadNd,
         ),
-        read=_read_pad,
+        read=read_pad,
         lower="pad_channels",
     ),
     _move("select_channels", {"index": REQUIRED, "dim": 1}, modules=(SelectChannels,)),
@@ -316,7 +302,7 @@ TABLE: tuple[Operation, ...] = (
     ),
     _curve("relu6", nn.ReLU6),
     _curve("leaky_relu", nn.LeakyReLU, negative_slope=0.01),
-    Operation("prelu", _prelu_kind, modules=(nn.PReLU,), lower="curve"),
+    Operation("prelu", prelu_kind, modules=(nn.PReLU,), lower="curve"),
     _curve("gelu", nn.GELU, approximate="none"),
     _curve("silu", nn.SiLU),
     _curve("sigmoid", nn.Sigmoid),
@@ -332,6 +318,14 @@ TABLE: tuple[Operation, ...] = (
     _curve("exp"),
     _curve("square"),
     _curve("sqrt", lower=None),
+    Operation(
+        "power",
+        Kind.ELEMENTWISE,
+        {"exponent": REQUIRED},
+        (torch.pow, operator.pow),
+        ("pow",),
+        lower="power",
+    ),
     _curve("neg", lower="negate"),
     Operation("minus", Kind.ELEMENTWISE, functions=(operator.neg,), lower="negate"),
 )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from binaryduo._common.float64 import AllFloat64
 from binaryduo.errors import ArgumentError
+from binaryduo.mismatch.outputs import flat
 from binaryduo.mismatch.perturbation import Coordinate, draw_coordinates, effective_weight, shift
 from binaryduo.mismatch.suffix import Rows, Suffix
 
@@ -106,7 +107,7 @@ class WholeEvaluator:
             handle = module.register_forward_hook(move)
             try:
                 batches = torch.split(samples.inputs, samples.batch_size)
-                outputs = torch.cat([self.net(batch.clone()) for batch in batches])
+                outputs = torch.cat([flat(self.net(batch.clone())) for batch in batches])
             finally:
                 handle.remove()
             out.append(float(samples.loss(outputs.double(), samples.targets)))
@@ -124,7 +125,7 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
     wide = copy.deepcopy(net).double()
     few = inputs.double() if inputs.is_floating_point() else inputs
     with AllFloat64():
-        clean = wide(few.clone())
+        clean = flat(wide(few.clone()))
         random = torch.Generator().manual_seed(0)
         view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
         samples = Samples(few, few, clean, lambda out, _: (out * view).sum(), len(few))

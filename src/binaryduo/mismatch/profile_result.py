@@ -58,6 +58,7 @@ class Profile:
     method: str  # "suffix": from each layer on; "whole": whole forward passes
     seconds: float
     forward_pass_seconds: float
+    left_out: tuple[str, ...] = ()  # layers whose weights are used without calling them, as attention does
 
     @property
     def forward_passes(self) -> float:
@@ -103,6 +104,8 @@ class Profile:
                 f"Nothing is decided in {', '.join(undecided)}: the interval holds 0. "
                 f"Take more images or coordinates{wider}."
             )
+        if self.left_out:
+            lines.append(f"Not profiled, because forward() never calls them: {', '.join(self.left_out)}.")
         return "\n".join(line.rstrip() for line in lines)
 
     def _step(self) -> str:

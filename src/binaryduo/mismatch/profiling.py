@@ -7,7 +7,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from binaryduo.errors import ArgumentError
 from binaryduo.graph.tracing import copied
 from binaryduo.mismatch.automatic_step import choose_step
 from binaryduo.mismatch.evaluators import Evaluator, Samples, SuffixEvaluator, WholeEvaluator, disagreement
+from binaryduo.mismatch.outputs import flat, loss_of_flat
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, is_weighted
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
@@ -24,7 +25,7 @@ from binaryduo.mismatch.similarity import direction_cosine
 from binaryduo.nn import QuantAct, is_binary_weight
 from binaryduo.ste import STE
 
-Loss = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Any, Tensor], Tensor]
 
 
 def profile(
@@ -45,9 +46,10 @@ def profile(
 
     In each layer `coordinates` weights are drawn at random (all, if it has no more). The model is copied,
     held in evaluation mode and left as it was. `loss_fn(outputs, targets)` returns a scalar; it is given
-    float64 outputs for all samples at once. `step` is CDG's ε, the same number in every layer; "auto" chooses one
-    for each layer from its weights and the data, so that layers, and networks of other scales, can be compared. `ste`
-    replaces the network's own STEs in the backward pass; `layers` chooses layers by their qualified names.
+    float64 outputs for all samples at once, several outputs as the model returns them. `step` is CDG's ε, the same
+    number in every layer; "auto" chooses one for each layer from its weights and the data, so that layers, and
+    networks of other scales, can be compared. `ste` replaces the network's own STEs in the backward pass; `layers`
+    chooses layers by their qualified names.
 
     >>> net = nn.Sequential(nn.Linear(4, 8), QuantAct(levels=2), nn.Linear(8, 1))
     >>> x, y = torch.randn(500, 4), torch.randn(500, 1)
@@ -95,11 +97,13 @@ def compare_stes(
     ]
     net = copied(model).eval()
     names = _choose_layers(net, layers)
-    loss = _double(loss_fn)
     goal = targets.double() if targets.is_floating_point() else targets
     begin = time.perf_counter()
-    clean = _outputs(net, inputs, batch_size)
+    clean, example, called = _outputs(net, inputs, batch_size)
     pass_seconds = time.perf_counter() - begin
+    loss = loss_of_flat(_double(loss_fn), example)
+    left_out = () if layers is not None else tuple(name for name in names if name not in called)
+    names = [name for name in names if name not in left_out]
     value, slope = _loss_and_slope(loss, clean, goal)
     evaluator: Evaluator = _evaluator(net, names, inputs)
     samples = Samples(inputs, goal, clean, loss, batch_size)
@@ -157,6 +161,7 @@ def compare_stes(
                 evaluator.method,
                 seconds,
                 pass_seconds,
+                left_out,
             )
         )
     return profiles
@@ -223,13 +228,18 @@ def _double(loss_fn: Loss) -> Loss:
 
 
 @torch.no_grad()
-def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> Tensor:
+def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> tuple[Tensor, Any, set[str]]:
+    """The outputs as one tensor, those of the first batch as they are, and the layers that were called."""
+    called: set[str] = set()
+    handles = [
+        module.register_forward_hook(lambda *_, name=name: called.add(name))
+        for name, module in net.named_modules()
+        if is_weighted(module)
+    ]
     parts = [net(batch.clone()) for batch in torch.split(inputs, batch_size)]  # a model may change its input
-    if not isinstance(parts[0], Tensor):
-        raise ArgumentError(
-            f"the model returns {type(parts[0]).__name__}, not one tensor: wrap it so that it does"
-        )
-    return torch.cat(parts)
+    for handle in handles:
+        handle.remove()
+    return torch.cat([flat(part) for part in parts]), parts[0], called
 
 
 def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
@@ -287,7 +297,7 @@ def _coarse(
     batches = zip(torch.split(inputs, batch_size), torch.split(slope, batch_size), strict=True)
     for batch, part in batches:
         with torch.enable_grad():
-            grads = torch.autograd.grad(net(batch.clone()), weights, part, allow_unused=True)
+            grads = torch.autograd.grad(flat(net(batch.clone())), weights, part, allow_unused=True)
         for sum_, grad in zip(total, grads, strict=True):
             if grad is not None:
                 sum_ += grad

@@ -21,6 +21,7 @@ from binaryduo.graph.analysis import analyse_graph
 from binaryduo.graph.canonical import canonicalise
 from binaryduo.graph.operations import Kind
 from binaryduo.graph.tracing import modules_out_of_place, trace
+from binaryduo.mismatch.outputs import flatten_graph
 from binaryduo.mismatch.perturbation import Coordinate, can_spread, is_weighted, shift, spread
 
 # What treats every channel by itself; pooling counts where there is something to pool over.
@@ -48,6 +49,7 @@ class Suffix:
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         self.model = model
         self.graph = trace(model)
+        flatten_graph(self.graph)
         shapes = canonicalise(self.graph, model, (example.clone(),))
         modules_out_of_place(model)
         self.info = analyse_graph(model, self.graph, shapes).info

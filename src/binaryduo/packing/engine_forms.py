@@ -4,6 +4,7 @@
 - A dilated one with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros, so those
   stay as they are and are refused when they are lowered.
 - Zeros around an image in front of a convolution become the convolution's own padding.
+- A mean or maximum over pixels that were laid side by side, as in x.flatten(2).mean(2), is one over rows and columns.
 """
 
 import operator
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from binaryduo.graph.canonical import Shapes, add_module, put
+from binaryduo.graph.reshapes import reduced_dims
 from binaryduo.graph.table import recognise
 from binaryduo.nn import BinaryConv1d, BinaryConv2d, binarize_weight, is_binary_weight
 from binaryduo.nn.copies import AverageCopies, SelectChannels
@@ -27,6 +29,8 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode == "zeros":
             _rewrite_convolution(graph, model, node, module, shapes)
+        elif node.op in ("call_function", "call_method"):
+            _reduce_image(node, model, shapes)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
         if not node.users and node.op not in ("placeholder", "output"):
             graph.erase_node(node)
@@ -51,6 +55,30 @@ def _rewrite_convolution(
         node.target = add_module(model, f"{node.name}_dense", module)
     if 1 < module.groups <= _MOST_GROUPS:
         _split(graph, model, node, module, shapes)
+
+
+def _reduce_image(node: fx.Node, model: nn.Module, shapes: Shapes) -> None:
+    """Let a mean, sum or maximum over the pixels (N, C, H * W) read the image (N, C, H, W) that they come from."""
+    if len(shapes.get(node) or ()) != 2:
+        return
+    call = recognise(node, model, shapes)
+    if "keepdim" not in call.arguments or len(call.shapes[0]) != 3 or reduced_dims(call) != [2]:
+        return
+    source = recognise(call.sources[0], model, shapes)
+    if (
+        source.operation.lower != "flatten"
+        or len(source.shapes[0]) != 4
+        or source.shapes[0][:2] != source.shape[:2]
+    ):
+        return
+    functions: dict[str, Any] = {
+        "mean": torch.mean,
+        "sum": torch.sum,
+        "largest": torch.amax,
+        "smallest": torch.amin,
+    }
+    node.op, node.target = "call_function", functions[call.operation.name]
+    node.args, node.kwargs = (source.sources[0], (2, 3)), {}
 
 
 def _only_moves_channels(node: fx.Node, model: nn.Module) -> bool:

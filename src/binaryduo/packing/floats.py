@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from binaryduo.engine.program import Code, Curve, Flag, Join, Op, Storage
 from binaryduo.engine.weight_layout import float_weights
@@ -70,6 +70,13 @@ def curve(b: Builder, call: Call, value: Value) -> Value:
     op = Op(b.name_of(node), Code.CURVE, -1, function=int(function))
     op.weights = parameters if parameters.size else None
     return b.to_float(node, value, op)
+
+
+def power(b: Builder, call: Call, value: Value) -> Value:
+    """x ** 2; other powers have no function in the engine."""
+    if call["exponent"] != 2 or not call.literal("exponent"):
+        raise b.refuse(call.node, "of powers the square (x ** 2) can be packed")
+    return b.to_float(call.node, value, Op(b.name_of(call.node), Code.CURVE, -1, function=int(Curve.SQUARE)))
 
 
 def _parameters(call: Call, function: Curve, names: tuple[str, ...], channels: int) -> Any:
@@ -173,7 +180,7 @@ def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: i
         if len(call.shapes[0]) == 3:
             images = images.squeeze(2)
         out = apply(call.node, images, b.numbers) if call.module is None else call.module(images)
-        parts.append(out.reshape(len(rows), *([1] if out.dim() == 3 else []), *out.shape[2:]))
+        parts.append(out.reshape(len(rows), *(1, 1, *out.shape[2:])[-2:]))
     shares = torch.cat(parts)  # (length, H', W')
     lines = shares.amax(2 if dim == 1 else 1)  # (length, size): without the zeros beside the image
     if int((lines != 0).sum(0).max()) > 2 or bool((shares < 0).any()):
@@ -184,12 +191,38 @@ def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: i
     return at.numpy(), picked.numpy()
 
 
+def pick_lines(b: Builder, node: fx.Node, value: Value, lines: list[Any]) -> Value:
+    """An image of some rows and columns of another one, given by their numbers."""
+    shape = (value.shape[0], len(lines[0]), len(lines[1]))
+    out = b.tensor(f"{node.name}.lines", Storage.FLOAT, shape)
+    op = Op(f"{b.name_of(node)}.lines", Code.RESAMPLE, b.floats(value), out_float=out)
+    none = [np.zeros_like(line) for line in lines]
+    op.weights = np.concatenate([lines[0], none[0], lines[1], none[1]]).astype(np.uint32)
+    op.scale = np.concatenate([none[0] + 1, none[0], none[1] + 1, none[1]]).astype(np.float32)
+    b.program.ops.append(op)
+    return Value(node, shape, stored=out)
+
+
+def pixel_shuffle(b: Builder, call: Call, value: Value) -> Value:
+    """Channels become pixels: a transposed convolution whose windows do not overlap, of ones and zeros."""
+    if len(call.shapes[0]) != 4 or not isinstance(call["upscale_factor"], int):
+        raise b.refuse(call.node, "the channels of images (N, C, H, W) can be shuffled, by a number")
+    size, (channels, *_) = call["upscale_factor"], value.shape
+    layer = nn.ConvTranspose2d(channels, channels // size**2, size, size, bias=False).double().eval()
+    each = torch.eye(channels, dtype=torch.float64).view(channels, channels // size**2, size, size)
+    layer.weight = nn.Parameter(each, requires_grad=False)
+    return _transposed(b, call, value, layer)
+
+
 def transposed(b: Builder, call: Call, value: Value) -> Value:
     """A transposed convolution: zeros between and around the pixels, then a convolution, its kernel turned round."""
-    node, module = call.node, call.module
+    return _transposed(b, call, value, b.wide.get_submodule(str(call.node.target)))
+
+
+def _transposed(b: Builder, call: Call, value: Value, module: nn.Module) -> Value:
+    node = call.node
     assert isinstance(module, nn.ConvTranspose1d | nn.ConvTranspose2d)
-    wide: Any = b.wide.get_submodule(str(node.target))
-    weight = _dense_kernel(wide)
+    weight = _dense_kernel(module)
     kernel, (c, h, w), shape = (weight.shape[2], weight.shape[3]), value.shape, b.image_shape(node)
     stride, padding = (1, *module.stride)[-2:], (0, *module.padding)[-2:]
     index, shares = [], []
@@ -199,17 +232,17 @@ def transposed(b: Builder, call: Call, value: Value) -> Value:
         index.append(np.stack([np.where(there, at // s, 0), np.zeros_like(at)]))
         shares.append(np.stack([there, np.zeros_like(there)]))
     spread = b.tensor(f"{node.name}.spread", Storage.FLOAT, (c, index[0].shape[1], index[1].shape[1]))
-    op = Op(f"{node.target}.spread", Code.RESAMPLE, b.floats(value), out_float=spread)
+    op = Op(f"{b.name_of(node)}.spread", Code.RESAMPLE, b.floats(value), out_float=spread)
     op.weights = np.concatenate([part.ravel() for part in index]).astype(np.uint32)
     op.scale = np.concatenate([part.ravel() for part in shares]).astype(np.float32)
     b.program.ops.append(op)
-    op = Op(str(node.target), Code.FLOAT_CONV, spread, kernel=kernel, channels=len(weight))
+    op = Op(b.name_of(node), Code.FLOAT_CONV, spread, kernel=kernel, channels=len(weight))
     op.flags |= Flag.HALF_WEIGHTS * b.half
     dtype = np.float16 if b.half else np.float32
     op.weights = float_weights(weight.to(torch.float32).numpy().astype(dtype))
     pending = Pending(op, shape, None, torch.ones((), dtype=torch.float64))
-    if wide.bias is not None:
-        b.add_bias(pending, wide.bias.detach())
+    if module.bias is not None:
+        b.add_bias(pending, module.bias.detach())
     return Value(node, shape, pending)
 
 

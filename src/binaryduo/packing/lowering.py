@@ -14,10 +14,13 @@ from binaryduo.engine.program import Code, Op, Program, Storage
 from binaryduo.errors import GraphError
 from binaryduo.graph.analysis import Analysis
 from binaryduo.graph.operations import Call, Kind, nodes_in
-from binaryduo.graph.table import TABLE
 from binaryduo.packing import floats, layers, moves
 from binaryduo.packing.builder import Builder, Value
 
+_UNLISTED = (
+    "it is not in the list of operations that packed models have (docs/supported.md). bd.export_onnx may be able to "
+    "write such a model"
+)
 Rule = Callable[[Builder, Call, Value], Value]
 
 
@@ -31,17 +34,13 @@ def rule_of(name: str) -> Rule:
     return found
 
 
-def parts() -> str:
-    """What can be packed, by the names of the table."""
-    return ", ".join(row.name.replace("_", " ") for row in TABLE if row.lower is not None)
-
-
 def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | None = None) -> Program:
     """The program of an analysed model; raises GraphError, with the module's name, on what cannot be packed.
 
     `numbers` are the values of what is no tensor, as sizes that forward() computes with.
     """
     builder = Builder(analysis, half, numbers)
+    _refuse_modules(builder)
     outputs: list[Value] = []
     for node in analysis.graph.nodes:
         if node.op == "output":
@@ -59,6 +58,15 @@ def lower(analysis: Analysis, half: bool = False, numbers: dict[fx.Node, Any] | 
             _visit(builder, node)
     _finish(builder, outputs)
     return builder.program
+
+
+def _refuse_modules(builder: Builder) -> None:
+    """Name a module with weights that cannot be packed, rather than a reshape in front of it."""
+    for node in builder.analysis.of_kind(Kind.OTHER):
+        call = builder.analysis.info[node].call
+        weighted = call.module is not None and next(call.module.parameters(), None) is not None
+        if weighted and call.operation.lower is None:
+            raise builder.refuse(node, call.operation.instead or _UNLISTED)
 
 
 def _finish(builder: Builder, outputs: list[Value]) -> None:
@@ -86,7 +94,7 @@ def _visit(builder: Builder, node: fx.Node) -> None:
     elif call.operation.name == "expand_as" and call.sources[0] in builder.constants:
         builder.constants[node] = builder.constants[call.sources[0]]
     elif call.operation.lower is None or (call.operation.name == "cast" and call.kind is Kind.OTHER):
-        raise builder.refuse(node, f"the operations that can be packed are {parts()}")
+        raise builder.refuse(node, call.operation.instead or _UNLISTED)
     else:
         builder.values[node] = rule_of(call.operation.lower)(builder, call, sources[0])
 

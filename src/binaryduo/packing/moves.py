@@ -8,15 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import fx
 
 from binaryduo.engine.program import Code, Op, Storage
 from binaryduo.graph.channel_moves import index_parts, selected_channels
-from binaryduo.graph.operations import Call, Kind
+from binaryduo.graph.operations import Call, Kind, nodes_in
 from binaryduo.graph.reshapes import reduced_dims
 from binaryduo.nn.copies import AverageCopies
 from binaryduo.packing.builder import Builder, Value
-from binaryduo.packing.floats import resample
+from binaryduo.packing.floats import pick_lines, resample
 
 
 def pair(value: Any, flat: bool = False, other: int = 1) -> tuple[int, int]:
@@ -43,26 +44,55 @@ def flatten(b: Builder, call: Call, value: Value) -> Value:
     shape, c, h, w = b.shape(call.node), *value.shape
     if tuple(shape[1:]) in ((c * h * w,), (c, h, w), (c, w) if h == 1 else ()):
         return b.alias(call.node, value)
-    raise b.refuse(call.node, f"a reshape to {tuple(shape)} is not a flattening of one image's values")
+    if call.operation.name == "squeeze" and call["dim"] is None and value.shape[1:] == (1, 1):
+        raise b.refuse(
+            call.node, "of a single image squeeze() drops the dimension of the images too: use flatten(1)"
+        )
+    raise b.refuse(
+        call.node,
+        f"a reshape from {tuple(call.shapes[0])} to {tuple(shape)} is not a flattening of one image's values: a packed "
+        "model keeps (N, C, H, W), (N, C, T) or (N, features)",
+    )
 
 
 # --- pools ------------------------------------------------------------------------------------------------
 
 
 def max_pool(b: Builder, call: Call, value: Value) -> Value:
-    if call["ceil_mode"] or call["return_indices"] or pair(call["dilation"]) != (1, 1):
-        raise b.refuse(call.node, "ceil_mode, dilation and return_indices are not supported")
-    return _max_pool(b, call.node, value, _window(b, call, Code.MAX_POOL))
+    if call["return_indices"] or pair(call["dilation"]) != (1, 1):
+        raise b.refuse(call.node, "dilation and return_indices are not supported")
+    op = _window(b, call, Code.MAX_POOL)
+    if call["ceil_mode"]:
+        value = _reached(b, call, value, op)
+    return _max_pool(b, call.node, value, op)
+
+
+def _reached(b: Builder, call: Call, value: Value, op: Op) -> Value:
+    """The image with its last row and column repeated as far as the windows of ceil_mode reach: each of them holds the
+    last one anyway, so that its largest value stays what it is."""
+    sizes = [
+        (out - 1) * s + k - 2 * p
+        for out, k, s, p in zip(b.image_shape(call.node)[1:], op.kernel, op.stride, op.padding, strict=True)
+    ]
+    lines = [
+        np.minimum(np.arange(max(n, size)), n - 1) for n, size in zip(value.shape[1:], sizes, strict=True)
+    ]
+    if [len(line) for line in lines] == list(value.shape[1:]):
+        return value
+    return pick_lines(b, call.node, value, lines)
 
 
 def average_pool(b: Builder, call: Call, value: Value) -> Value:
-    if call["ceil_mode"]:
-        raise b.refuse(call.node, "ceil_mode is not supported")
     if call["divisor_override"] is not None or not (
         call["count_include_pad"] or pair(call["padding"]) == (0, 0)
     ):
         raise b.refuse(call.node, "a divisor other than the whole window is not supported")
-    return b.to_float(call.node, value, _window(b, call, Code.AVERAGE_POOL))
+    op = _window(b, call, Code.AVERAGE_POOL)
+    if call["ceil_mode"] and _reached(b, call, value, op) is not value:
+        raise b.refuse(
+            call.node, "windows that reach beyond the image (ceil_mode) are not supported in an average"
+        )
+    return b.to_float(call.node, value, op)
 
 
 def adaptive_max_pool(b: Builder, call: Call, value: Value) -> Value:
@@ -81,6 +111,30 @@ def mean(b: Builder, call: Call, value: Value) -> Value:
     return adaptive_average_pool(b, call, value)
 
 
+def sum_of_pixels(b: Builder, call: Call, value: Value) -> Value:
+    """A sum over all pixels is their mean, multiplied with their number."""
+    rank = len(call.shapes[0])
+    if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
+        raise b.refuse(call.node, "a sum can be packed only over all pixels of an image, (2, 3)")
+    op = _even_window(b, call, value, Code.AVERAGE_POOL)
+    mean = b.tensor(f"{call.node.name}.mean", Storage.FLOAT, (value.shape[0], 1, 1))
+    b.program.ops.append(replace(op, input=b.floats(value), out_float=mean))
+    count = torch.full((value.shape[0],), float(value.shape[1] * value.shape[2]), dtype=torch.float64)
+    source = Value(call.node, (value.shape[0], 1, 1), stored=mean)
+    pending = b.start(source, call.node.name)
+    b.affine(pending, count, torch.zeros_like(count), 1)
+    pending.steps.append(lambda x: x * count)
+    return Value(call.node, source.shape, pending)
+
+
+def largest(b: Builder, call: Call, value: Value) -> Value:
+    """The largest of all pixels: x.amax((2, 3)), torch.max(x, 2)[0] of a sequence."""
+    rank = len(call.shapes[0])
+    if rank < 3 or set(reduced_dims(call)) != set(range(2, rank)):
+        raise b.refuse(call.node, "a maximum can be packed only over all pixels of an image, (2, 3)")
+    return adaptive_max_pool(b, call, value)
+
+
 def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
     shape = b.image_shape(node)
     if value.bits >= 0:
@@ -96,12 +150,13 @@ def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
 
 def _window(b: Builder, call: Call, code: Code) -> Op:
     """A pool over windows of a given size."""
-    if not call.literal("kernel_size", "stride", "padding"):
-        raise b.refuse(call.node, "its window must be given as constant numbers")
-    flat = len(call.shape) == 3
-    kernel = pair(call["kernel_size"], flat)
-    stride = kernel if call["stride"] in (None, [], ()) else pair(call["stride"], flat)
-    padding = pair(call["padding"], flat, other=0)
+    names, flat = ("kernel_size", "stride", "padding"), len(call.shape) == 3
+    given = [fx.node.map_arg(call[name], lambda n: b.numbers.get(n)) for name in names]  # x.shape[2], say
+    if not given[0] or any(nodes_in(value) or value is None for value in (given[0], given[2])):
+        raise b.refuse(call.node, "its window must be given as numbers")
+    kernel = pair(given[0], flat)
+    stride = kernel if given[1] in (None, [], ()) else pair(given[1], flat)
+    padding = pair(given[2], flat, other=0)
     return Op(b.name_of(call.node), code, -1, kernel=kernel, stride=stride, padding=padding)
 
 
@@ -138,8 +193,10 @@ def select(b: Builder, call: Call, value: Value) -> Value:
         return b.to_float(node, value, Op(b.name_of(node), Code.MEAN_COPIES, -1, weights=listed))
     if 0 in call.shape:
         raise b.refuse(node, "it selects nothing")
-    if call.kind is not Kind.POOL or len(call.shape) != len(call.shapes[0]):
+    if call.kind is not Kind.POOL:
         raise b.refuse(node, "channels, or rows and columns of pixels, can be selected, but no other parts")
+    if len(call.shape) != len(call.shapes[0]):
+        return _other_rank(b, call, value)
     strides = _pixel_strides(call)
     if strides is None:
         return resample(b, call, value)
@@ -151,6 +208,16 @@ def select(b: Builder, call: Call, value: Value) -> Value:
         value,
         Op(b.name_of(node), Code.MAX_POOL, -1, kernel=(1, 1), stride=pair(strides, len(strides) == 1)),
     )
+
+
+def _other_rank(b: Builder, call: Call, value: Value) -> Value:
+    """x[:, :, None, None] only adds dimensions; x[:, :, -1] takes one pixel, or one row, of each channel."""
+    parts = index_parts(call["index"], len(call.shapes[0]))
+    if all(part is None or part == slice(None) for part in parts):
+        return flatten(b, call, value)
+    if None in parts or (len(call.shape) > 2 and not isinstance(parts[2], int)):
+        raise b.refuse(call.node, "a pixel or a row of an image can be taken out of it, but no column")
+    return resample(b, call, value)
 
 
 def _pixel_strides(call: Call) -> tuple[int, ...] | None:

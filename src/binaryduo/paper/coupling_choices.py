@@ -128,22 +128,42 @@ def _is(row: Row, wanted: Unit) -> bool:
     return key_of({key: row.get(key) for key in wanted}) == key_of(wanted)
 
 
+COLOURS = {"baseline": "#57606a", "scratch": "#9a6700", "duo": "#c2410c"}
+
+
 def draw(rows: list[Row]) -> dict[str, Figure]:
-    ordered = sorted(rows, key=lambda row: row["last"])
-    figure = Figure(figsize=(8.5, 0.6 + 0.42 * len(ordered)), layout="constrained")
-    axis = figure.subplots()
-    colours = {"baseline": "#57606a", "scratch": "#9a6700", "duo": "#c2410c"}
-    for place, row in enumerate(ordered):
-        axis.plot([row["last"]], [place], "o", color=colours[row["way"]], ms=8)
-        axis.annotate(
-            f"{row['last']:.2f}", (row["last"], place), (9, -3), textcoords="offset points", fontsize=8
-        )
-    axis.set_yticks(range(len(ordered)), [name_of(row) for row in ordered], fontsize=8.5)
-    axis.set_xlabel("accuracy on 5,000 held-out images after the last epoch (%), seed 0")
-    axis.margins(x=0.12)
-    axis.set_ylim(-0.6, len(ordered) - 0.4)
-    axis.grid(axis="x", alpha=0.25)
-    axis.spines[["top", "right"]].set_visible(False)
+    """Left: accuracy over the rate of each way; right: the other tests, one below the other."""
+    figure = Figure(figsize=(12.5, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1, 1.05))
+    usual = [row for row in rows if _is(row, {"question": "rate", "precision": "bf16"})]
+    for way, colour in COLOURS.items():
+        points = sorted((row["lr"], row["last"]) for row in usual if row["way"] == way)
+        left.plot(*zip(*points, strict=True), "o-", color=colour, label=way) if points else None
+        for place in points:
+            left.annotate(
+                f"{place[1]:.2f}", place, (0, 7), textcoords="offset points", fontsize=8, ha="center"
+            )
+    rates = sorted({row["lr"] for row in usual})
+    left.set_xscale("log")
+    left.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    left.minorticks_off()
+    left.set_xlabel("learning rate (log scale); duo: one anneal over both stages")
+    left.set_ylabel("accuracy on 5,000 held-out images (%)")
+    left.legend(frameon=False, loc="lower right")
+    others = sorted((row for row in rows if row not in usual), key=lambda row: row["last"])
+    for height, row in enumerate(others):
+        right.plot([row["last"]], [height], "o", color=COLOURS[row["way"]], ms=8)
+        value = f"{row['last']:.2f}"
+        right.annotate(value, (row["last"], height), (9, -3), textcoords="offset points", fontsize=8)
+    right.set_yticks(range(len(others)), [name_of(row) for row in others], fontsize=8.5)
+    right.set_ylim(-0.6, len(others) - 0.4)
+    right.set_title("other tests", fontsize=10)
+    for axis in (left, right):
+        axis.margins(x=0.14, y=0.12)
+        axis.grid(axis="x" if axis is right else "both", alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+    right.set_xlabel("accuracy on 5,000 held-out images (%)")
+    figure.suptitle("After ten epochs in total, seed 0", fontsize=10, x=0.01, ha="left")
     return {"choices.png": figure}
 
 

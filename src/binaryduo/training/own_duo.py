@@ -1,9 +1,9 @@
 """Both stages for a user's own baseline: couple, train, decouple, fine-tune, in one folder."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning_fabric import Fabric
 from torch import nn
@@ -48,16 +48,18 @@ def duo_of_model(
     optimizer: MakeOptimizer | None = None,
     fabric: Fabric | None = None,
     scheduler: Scheduler | None = None,
+    widths: "Mapping[str, int] | Literal['fill'] | None" = None,
     on_profile: OnProfile | None = None,
 ) -> tuple[nn.Module, DuoResult]:
     """Couple a binary baseline, train it, decouple it and fine-tune the binary network; the baseline is unchanged.
 
     Returns the binary network and the results along the way. `stage` and `finetune` are the two trainings. Without
     `finetune` both are as long as `stage` says, and the rate falls once over both (`training.one_anneal`), which is
-    what worked best on CIFAR-10 (`binaryduo reproduce coupling-choices`). `interval` lets the coupled
-    network learn its thresholds; everything else is as for `fit`. `on_profile` is called with the lines of both
-    stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`, counted from the beginning of the
-    first; between them it is called once with a line of kind "decoupling", which has what the test measured then.
+    what worked best on CIFAR-10 (`binaryduo reproduce coupling-choices`). `interval` lets the coupled network learn its
+    thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`. `on_profile` is
+    called with the lines of both stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`,
+    counted from the beginning of the first; between them it is called once with a line of kind "decoupling", which has
+    what the test measured then.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     if finetune is None:
@@ -71,13 +73,15 @@ def duo_of_model(
     recipe["model"] |= {"levels": levels, "topology": topology}
     if interval is not None:
         recipe["model"]["interval"] = interval
+    if widths is not None:
+        recipe["model"]["widths"] = dict(widths) if isinstance(widths, Mapping) else widths
     fabric = make_fabric(loop) if fabric is None else fabric
     with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="duo") as run:
         run.describe_own(recipe, loop.seed)
         settings = own_settings(recipe)
         example = _example(model, images, loop)
         seed_all(loop.seed, 6)
-        coupled = couple(model, example, levels, topology, interval=interval)
+        coupled = couple(model, example, levels, topology, widths=widths, interval=interval)
         first = Trainer(
             coupled, images, tests, stage, loop, run.path / "coupled", fabric, "coupled",
             Identity("duo", 0, settings), task, optimizer, scheduler,

@@ -1,8 +1,8 @@
 """`duo`: the paper's two stages, of a recipe or of a model of your own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from lightning_fabric import Fabric
 from torch import nn
@@ -48,6 +48,7 @@ def duo(
     optimizer: MakeOptimizer | None = None,
     fabric: Fabric | None = None,
     scheduler: Scheduler | None = None,
+    widths: "Mapping[str, int] | Literal['fill'] | None" = None,
     on_profile: OnProfile | None = None,
 ) -> tuple[nn.Module, DuoResult]: ...
 
@@ -56,9 +57,10 @@ def duo(*arguments: Any, **options: Any) -> Any:
     """Train a coupled network, decouple it, fine-tune the binary one; with `resume`, in whichever stage it was.
 
     `duo(model, train, test, stage, finetune, loop, folder, …)` does it for a binary baseline of your own and returns
-    the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`. `duo(recipe, folder,
-    …)` does it for a recipe and returns the results. `on_profile` is called with each line on the gradient mismatch of
-    either stage (`loop.profile_every`), and once at the moment of decoupling.
+    the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`, levels, topology,
+    interval and widths as for `couple`. `duo(recipe, folder, …)` does it for a recipe and returns the results.
+    `on_profile` is called with each line on the gradient mismatch of either stage (`loop.profile_every`), and once at
+    the moment of decoupling.
     """
     first = arguments[0] if arguments else options.get("recipe", options.get("model"))
     if isinstance(first, Recipe):

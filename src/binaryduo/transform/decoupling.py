@@ -132,7 +132,8 @@ def _difference_float64(
     if differs:
         raise GraphError(
             f"{type(model).__name__} cannot be decoupled: the result differs by {difference:.2g} in float64. "
-            f"An operation of its forward() treats channels in a way that is not known; please report it"
+            f"An operation of its forward() treats channels in a way that is not known (please report it), or compares "
+            f"values that lie exactly on its threshold, as x > 0 does after a BN that has seen no data"
         )
     return difference
 

@@ -277,7 +277,7 @@ class Rewriter:
                 replace_everywhere(self.model, old, in_sequence(old, *modules, like=old))
                 del edges[source, consumer]
         if not edges and not self.sizes and not self.selections and not self.rewrite:
-            return self.model
+            return self.analysis.with_own_forward()
         graph = self.analysis.graph
         for node, dim, channels in self.sizes:
             set_channel_size(self.analysis.info[node].call, dim, channels)
@@ -297,6 +297,7 @@ class Rewriter:
     def _swappable(self, node: fx.Node) -> bool:
         """Whether a module that is called once, on one tensor, may become a sequence of modules."""
         once = node.op == "call_module" and self.analysis.uses[str(node.target)] == 1
+        once = once and node.target not in self.analysis.added  # the user's forward() does not call it
         return once and len(node.args) == 1 and not node.kwargs
 
     def _names(self, result: nn.Module) -> dict[str, str]:
