@@ -85,6 +85,7 @@ PUBLIC = {
         "loss_curve",
         "loss_panels",
         "loss_surface",
+        "plot_over_time",
         "plot_profiles",
         "profile",
         "select",

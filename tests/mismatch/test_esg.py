@@ -14,6 +14,7 @@ from binaryduo.mismatch.toy import _NOISE
 def by_definition(problem, sigma, pairs, seed):
     """Equation of Appendix H, with whole evaluations of the network in float64."""
     weights, x, targets = list(problem.weights.values()), problem.inputs.T, problem.targets
+    learned = problem.layer_offsets()
     out = {}
     for i, (name, weight) in enumerate(problem.weights.items()):
         noise = esg.draw_noise(pairs, tuple(weight.shape), generator(seed, _NOISE, i))
@@ -21,7 +22,7 @@ def by_definition(problem, sigma, pairs, seed):
         for direction in noise:
             for sign in (1, -1):
                 moved = [w + sign * sigma * direction if k == i else w for k, w in enumerate(weights)]
-                loss = half_squared_loss(forward(x, moved, problem.levels).output, targets)
+                loss = half_squared_loss(forward(x, moved, problem.levels, learned).output, targets)
                 total += sign * loss * direction
         out[name] = total / (2 * pairs * sigma)
     return out
@@ -38,6 +39,20 @@ def test_is_its_definition(levels, sigma):
     for name, gradient in problem.esg(sigma=sigma, samples=37, seed=9).items():
         assert gradient.dtype == torch.float64
         assert (gradient - expected[name]).norm() <= 2e-3 * expected[name].norm()
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4])
+@pytest.mark.parametrize("interval", ["layer", "channel"])
+def test_is_its_definition_with_learned_thresholds(levels, interval):
+    problem = ToyProblem(5, hidden_layers=3, samples=900, levels=levels, seed=4, interval=interval)
+    random = torch.Generator().manual_seed(1)
+    for name, zeros in problem.offsets.items():  # by less than half of their distance: they stay in order
+        move = torch.rand(zeros.shape, generator=random, dtype=torch.float64) - 0.5
+        problem.offsets[name] = 0.9 * move / (levels - 1)
+    expected = by_definition(problem, 0.1, pairs=37, seed=9)
+    found = problem.esg(sigma=0.1, samples=37, seed=9, dtype=torch.float64)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-8, atol=1e-10)
 
 
 def test_more_than_one_block():

@@ -43,9 +43,12 @@ def test_keywords_are_spoken_and_spotted(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len((EXAMPLES / "keywords.py").read_text().splitlines()) <= 120
     monkeypatch.syspath_prepend(EXAMPLES)
     keywords = load("keywords")
-    train = keywords.synthesised(keywords.TRAIN_VOICES, 6, 0)
-    test = keywords.synthesised(keywords.TEST_VOICES, 2, 1)
+    train = keywords.synthesised(keywords.SPEAKERS, 6, 0)
+    test = keywords.synthesised(keywords.OTHERS, 2, 1)
     assert train[0].shape == (60, keywords.BANDS, keywords.FRAMES)
+    assert not set(keywords.SPEAKERS) & set(keywords.OTHERS)
+    voices = [f"{accent}+{speaker}" for accent in keywords.ACCENTS for speaker in ("m1", "f2")]
+    assert len({keywords.spoken("stop", voice, 150, 50) for voice in voices}) == len(voices)  # each is heard
     rows = keywords.main(train, test, 10, epochs=2, seeds=[0])
     assert [row["way"] for row in rows] == ["baseline", "scratch", "duo"]
 

@@ -14,9 +14,10 @@ from binaryduo.data import Batch
 from binaryduo.mismatch.directions import from_projections
 from binaryduo.mismatch.over_time import Size, snapshot
 from binaryduo.mismatch.support import outside_support
+from binaryduo.mismatch.time_plot import cells
 from binaryduo.report.mismatch_over_time import QUANTITIES, heat_map
 from binaryduo.report.runs import read_run
-from binaryduo.training import Loop, fit
+from binaryduo.training import Loop, Model, Recipe, Stage, duo, fit
 from binaryduo.training.loop import Trainer
 from binaryduo.training.watching import Watch
 from tests.training import tiny
@@ -72,6 +73,52 @@ def test_it_changes_nothing_and_counts_the_flips(tmp_path: Path) -> None:
         figure = heat_map(run, quantity)
         assert figure is not None
         assert len(figure["data"][0]["x"]) == len(found)
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("own", [True, False], ids=["model", "recipe"])
+def test_both_stages_call_and_the_moment_of_decoupling_is_marked(tmp_path: Path, own: bool) -> None:
+    seen: list[dict[str, Any]] = []
+    if own:
+        _, result = duo(
+            tiny.network(levels=2),
+            tiny.split(),
+            tiny.split(20, 1),
+            tiny.STAGE,
+            tiny.STAGE,
+            LOOP,
+            tmp_path,
+            on_profile=seen.append,
+        )
+    else:
+        stage = Stage(epochs=1)
+        model = Model(network="mlp", width=0.05)
+        loop = dataclasses.replace(LOOP, batch=1000, test_batch=1000)
+        result = duo(
+            Recipe(model=model, train=stage, finetune=stage, loop=loop), tmp_path, on_profile=seen.append
+        )
+    (border,) = (number for number, line in enumerate(seen) if line["kind"] == "decoupling")
+    coupled, mark, decoupled = seen[:border], seen[border], seen[border + 1 :]
+    assert coupled
+    assert decoupled
+    assert {line["stage"] for line in coupled} == {"coupled"}
+    assert {line["stage"] for line in [mark, *decoupled]} == {"decoupled"}
+    assert mark["total_epoch"] == result.coupled.epochs
+    assert mark["top1"] == result.decoupled_before["top1"]
+    times = [line["total_epoch"] for line in seen]
+    assert times == sorted(times)
+    assert times[-1] <= result.coupled.epochs + result.finetuned.epochs
+    for stage, given in (("coupled", coupled), ("decoupled", decoupled)):  # the same lines as in the folders
+        kept = lines(tmp_path / stage)
+        assert [line["step"] for line in kept] == [line["step"] for line in given]
+        assert all(line.items() <= other.items() for line, other in zip(kept, given, strict=True))
+    picture = bd.mismatch.plot_over_time(seen, tmp_path / "over_time.png", ["cosine", "never_flipped"])
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    names, values = cells(seen, "cosine")
+    assert [len(row) for row in values] == [len(seen) - 1] * len(names)
+    with pytest.raises(bd.BinaryDuoError, match="choose one of cosine"):
+        bd.mismatch.plot_over_time(seen, picture, ["height"])
+    assert heat_map(read_run(tmp_path), "cosine")["layout"]["shapes"][0]["x0"] == mark["total_epoch"]  # type: ignore[index]
 
 
 class Killed(Exception):

@@ -14,6 +14,7 @@ from binaryduo.mismatch.profile_result import LayerProfile, Profile, plot_profil
 from binaryduo.mismatch.profiling import compare_stes, profile
 from binaryduo.mismatch.similarity import cosine
 from binaryduo.mismatch.sweeps import BINARY_STES, FIGURE_CASES, PRECISIONS, Case, select, sweep
+from binaryduo.mismatch.time_plot import plot_over_time
 from binaryduo.mismatch.toy import ToyProblem
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "loss_curve",
     "loss_panels",
     "loss_surface",
+    "plot_over_time",
     "plot_profiles",
     "profile",
     "select",

@@ -10,11 +10,16 @@ from torch import Tensor
 
 from binaryduo.mismatch import relu_cdg, staircase_cdg
 from binaryduo.mismatch.coarse import sensitivities
-from binaryduo.mismatch.network import Trace, forward
+from binaryduo.mismatch.network import LayerOffsets, Trace, forward
 
 
 def sums(
-    trace: Trace, targets: Tensor, weights: list[Tensor], levels: int | None, step: float
+    trace: Trace,
+    targets: Tensor,
+    weights: list[Tensor],
+    levels: int | None,
+    step: float,
+    offsets: LayerOffsets = None,
 ) -> list[Tensor]:
     """(Σ_samples ℓ(W + step·e) - ℓ(W - step·e)) / (2 step) for every weight of every layer, fast.
 
@@ -29,7 +34,8 @@ def sums(
         ]
     else:
         hidden = [
-            staircase_cdg.layer_sum(trace, residual, weights, levels, i, step) for i in range(len(trace.pre))
+            staircase_cdg.layer_sum(trace, residual, weights, levels, i, step, offsets)
+            for i in range(len(trace.pre))
         ]
     last = residual.unsqueeze(0) @ trace.inputs[-1]
     return [s / (2 * step) for s in hidden] + [last]
@@ -44,6 +50,7 @@ def brute(
     layer: int,
     unit: int,
     column: int,
+    offsets: LayerOffsets = None,
 ) -> float:
     """One entry of the CDG by Algorithm 1: two full evaluations of the loss. x is (n, width).
 
@@ -56,7 +63,7 @@ def brute(
     for sign in (1, -1):
         moved = [w.clone() if i == layer else w for i, w in enumerate(weights)]
         moved[layer][unit, column] += sign * step
-        losses.append(half_squared_loss(forward(x, moved, levels).output, targets))
+        losses.append(half_squared_loss(forward(x, moved, levels, offsets).output, targets))
     return (losses[0] - losses[1]) / (2 * step)
 
 

@@ -38,7 +38,7 @@ def loss_surface(
             f"no hidden layer is called {layer!r}: there are {', '.join(problem.layers[:-1])}"
         )
     index = problem.layers.index(layer)
-    weights = problem.layer_weights()
+    weights, learned = problem.layer_weights(), problem.layer_offsets()
 
     def work(trace: Trace, targets: Tensor) -> list[Tensor]:
         residual = trace.output - targets
@@ -49,10 +49,13 @@ def loss_surface(
             moved = z[:, units]
             for (j, k), offset in zip(entries, row, strict=True):
                 moved[:, units.index(j)] += offset * x[:, k]
-            changed = (activate(moved, problem.levels) != a[:, units]).any(1).nonzero().squeeze(1)
+            at = None if learned is None else learned[index].expand(-1, problem.width)[:, units]
+            changed = (activate(moved, problem.levels, at) != a[:, units]).any(1).nonzero().squeeze(1)
             full = z[changed]
             full[:, units] = moved[changed]
-            change = outputs_from(full, weights[index + 1 :], problem.levels) - trace.output[changed]
+            behind = None if learned is None else learned[index:]
+            outputs = outputs_from(full, weights[index + 1 :], problem.levels, behind)
+            change = outputs - trace.output[changed]
             sums.append((change * (residual[changed] + change / 2)).sum())
         return [torch.stack(sums)]
 

@@ -3,7 +3,7 @@
 Paper: Section 4.2, Algorithm 1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +11,11 @@ from torch import Tensor
 
 from binaryduo.errors import unknown_name
 from binaryduo.mismatch.parallel import generator
+from binaryduo.nn.intervals import thresholds_of
 from binaryduo.nn.staircase import staircase
 
 Weights = dict[str, Tensor]
+LayerOffsets = Sequence[Tensor] | None  # of every hidden layer's thresholds; None: they are the usual ones
 Gradients = dict[str, Tensor]
 
 # name -> (uniform or normal draw of shape (out, in)); the paper does not say which it used for the toy.
@@ -52,9 +54,19 @@ def draw_weights(width: int, hidden_layers: int, init: str, *seed: int) -> Weigh
     }
 
 
-def activate(z: Tensor, levels: int | None) -> Tensor:
-    """f(z): the staircase with that many levels, or ReLU for full precision. Same shape."""
-    return torch.relu(z) if levels is None else staircase(z, levels)
+def each_layer(offsets: LayerOffsets, count: int) -> Sequence[Tensor | None]:
+    """The offsets of each of `count` layers: None for each of them where thresholds are the usual ones."""
+    return [None] * count if offsets is None else offsets
+
+
+def activate(z: Tensor, levels: int | None, offsets: Tensor | None = None) -> Tensor:
+    """f(z): the staircase with that many levels, or ReLU for full precision. Same shape.
+
+    `offsets` (L - 1, width), or (L - 1, 1) for all units alike, are added to the thresholds.
+    """
+    if levels is None:
+        return torch.relu(z)
+    return staircase(z, levels, None if offsets is None else thresholds_of(offsets.reshape(-1), levels, 2))
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Trace:
     output: Tensor
 
 
-def forward(x: Tensor, weights: list[Tensor], levels: int | None) -> Trace:
+def forward(x: Tensor, weights: list[Tensor], levels: int | None, offsets: LayerOffsets = None) -> Trace:
     """Run B samples x (B, width) through the network and keep everything on the way.
 
     >>> w = [torch.eye(2), torch.ones(1, 2)]
@@ -76,14 +88,19 @@ def forward(x: Tensor, weights: list[Tensor], levels: int | None) -> Trace:
     """
     inputs, pre = [x], []
     # Each z lies in memory unit by unit: the product is twice as fast that way.
-    for weight in weights[:-1]:
+    for weight, offset in zip(weights[:-1], each_layer(offsets, len(weights) - 1), strict=True):
         pre.append((weight @ inputs[-1].T).T)
-        inputs.append(activate(pre[-1], levels))
+        inputs.append(activate(pre[-1], levels, offset))
     return Trace(inputs, pre, (inputs[-1] @ weights[-1].T).squeeze(1))
 
 
-def outputs_from(z: Tensor, weights: list[Tensor], levels: int | None) -> Tensor:
-    """The output (B,) from one hidden layer's pre-activations z (B, width); `weights` are those behind it."""
-    for weight in weights:
-        z = activate(z, levels) @ weight.T
+def outputs_from(
+    z: Tensor, weights: list[Tensor], levels: int | None, offsets: LayerOffsets = None
+) -> Tensor:
+    """The output (B,) from one hidden layer's pre-activations z (B, width); `weights` are those behind it.
+
+    `offsets` are those of its thresholds and of the hidden layers behind it.
+    """
+    for weight, offset in zip(weights, each_layer(offsets, len(weights)), strict=True):
+        z = activate(z, levels, offset) @ weight.T
     return z.squeeze(1)

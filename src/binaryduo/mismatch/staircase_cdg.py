@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from binaryduo.mismatch.network import Trace, outputs_from
+from binaryduo.mismatch.network import LayerOffsets, Trace, outputs_from
 from binaryduo.ste import thresholds
 
 # The search may find too many pairs, never too few: brackets are evaluated exactly afterwards.
@@ -36,8 +36,10 @@ class Crossings:
     threshold: Tensor  # (P,) index from 0: level `threshold + 1` is reached there
 
 
-def find_crossings(z: Tensor, reach: Tensor, levels: int) -> Crossings:
+def find_crossings(z: Tensor, reach: Tensor, levels: int, offsets: Tensor | None = None) -> Crossings:
     """All (sample, unit, threshold) with |z - θ| <= reach; z is (B, width), reach (B, 1) or (1, 1).
+
+    `offsets` (L - 1, width or 1) are added to the usual thresholds.
 
     >>> c = find_crossings(torch.tensor([[0.26, 0.5]]), torch.tensor([[0.02]]), levels=3)
     >>> c.unit.tolist(), c.threshold.tolist()
@@ -45,7 +47,12 @@ def find_crossings(z: Tensor, reach: Tensor, levels: int) -> Crossings:
     """
     steps = levels - 1
     reach = reach * _SLACK
-    if levels == 2:
+    at = thresholds_at(z, levels, offsets)
+    if offsets is not None:
+        near = torch.zeros_like(z, dtype=torch.bool)
+        for row in at:
+            near |= (z - row).abs_() <= reach
+    elif levels == 2:
         near = (z - 0.5).abs_() <= reach
     else:  # one look at the nearest threshold tells whether there is any in reach
         u = z * steps
@@ -54,10 +61,19 @@ def find_crossings(z: Tensor, reach: Tensor, levels: int) -> Crossings:
     sample, unit = _few_true(near)
     if levels == 2:
         return Crossings(sample, unit, torch.zeros_like(sample))
-    at = torch.tensor(thresholds(levels), dtype=z.dtype, device=z.device)
-    hit = (z[sample, unit].unsqueeze(1) - at).abs_() <= reach.expand(len(z), 1)[sample]
+    hit = (z[sample, unit].unsqueeze(1) - at.T[unit]).abs_() <= reach.expand(len(z), 1)[sample]
     pair, threshold = hit.nonzero(as_tuple=True)
     return Crossings(sample[pair], unit[pair], threshold)
+
+
+def thresholds_at(z: Tensor, levels: int, offsets: Tensor | None) -> Tensor:
+    """Each unit's thresholds, (L - 1, width), for pre-activations z (B, width).
+
+    >>> thresholds_at(torch.zeros(1, 2), 3, torch.tensor([[0.0, 0.125], [0.0, 0.0]])).tolist()
+    [[0.25, 0.375], [0.75, 0.75]]
+    """
+    at = torch.tensor(thresholds(levels), dtype=z.dtype, device=z.device).unsqueeze(1)
+    return (at if offsets is None else at + offsets).expand(-1, z.shape[1])
 
 
 def _few_true(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +95,13 @@ def _few_true(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def layer_sum(
-    trace: Trace, residual: Tensor, weights: list[Tensor], levels: int, layer: int, step: float
+    trace: Trace,
+    residual: Tensor,
+    weights: list[Tensor],
+    levels: int,
+    layer: int,
+    step: float,
+    offsets: LayerOffsets = None,
 ) -> Tensor:
     """Σ_samples ℓ(W + step·e) - ℓ(W - step·e) for every entry of hidden layer `layer`: (out, in).
 
@@ -89,12 +111,13 @@ def layer_sum(
     # Activations lie in [0, 1]; only the data have to be looked at.
     largest = x.abs().amax(1, keepdim=True) if layer == 0 else x.new_ones(1, 1)
     reach = step * largest
-    found = find_crossings(z, reach, levels)
+    own = None if offsets is None else offsets[layer]
+    found = find_crossings(z, reach, levels, own)
     sums = torch.zeros_like(weights[layer])
     if len(found.sample) == 0:
         return sums
-    jump = loss_jumps(trace, residual, weights, levels, layer, found)
-    at = torch.tensor(thresholds(levels), dtype=z.dtype, device=z.device)[found.threshold].unsqueeze(1)
+    jump = loss_jumps(trace, residual, weights, levels, layer, found, offsets)
+    at = thresholds_at(z, levels, own)[found.threshold, found.unit].unsqueeze(1)
     before = z[found.sample, found.unit].unsqueeze(1)
     move = step * x[found.sample]  # (P, in)
     bracket = (before + move >= at).to(z.dtype).sub_((before - move >= at).to(z.dtype))
@@ -105,7 +128,13 @@ def layer_sum(
 
 
 def loss_jumps(
-    trace: Trace, residual: Tensor, weights: list[Tensor], levels: int, layer: int, found: Crossings
+    trace: Trace,
+    residual: Tensor,
+    weights: list[Tensor],
+    levels: int,
+    layer: int,
+    found: Crossings,
+    offsets: LayerOffsets = None,
 ) -> Tensor:
     """J (P,): by how much a sample's loss rises when the unit goes from below the threshold to above it.
 
@@ -118,11 +147,13 @@ def loss_jumps(
     upward = present < above
     outer = torch.where(upward, above, found.threshold)
     inner = torch.where(upward, found.threshold, above)
-    jump = _loss_change(trace, residual, weights, levels, layer, found, outer, value)
+    jump = _loss_change(trace, residual, weights, levels, layer, found, outer, value, offsets)
     far = (inner != present).nonzero().squeeze(1)
     if len(far):
         part = Crossings(found.sample[far], found.unit[far], found.threshold[far])
-        jump[far] -= _loss_change(trace, residual, weights, levels, layer, part, inner[far], value[far])
+        jump[far] -= _loss_change(
+            trace, residual, weights, levels, layer, part, inner[far], value[far], offsets
+        )
     return torch.where(upward, jump, -jump)
 
 
@@ -135,6 +166,7 @@ def _loss_change(
     found: Crossings,
     level: Tensor,
     value: Tensor,
+    offsets: LayerOffsets,
 ) -> Tensor:
     """ℓ with the unit on `level` minus ℓ as it is, without the cancellation of subtracting two losses."""
     move = (level.to(value.dtype) / (levels - 1) - value).unsqueeze(1)
@@ -143,5 +175,6 @@ def _loss_change(
         change = (move * column).squeeze(1)
     else:
         z = trace.pre[layer + 1][found.sample] + move * column
-        change = outputs_from(z, weights[layer + 2 :], levels) - trace.output[found.sample]
+        behind = None if offsets is None else offsets[layer + 1 :]
+        change = outputs_from(z, weights[layer + 2 :], levels, behind) - trace.output[found.sample]
     return change * (residual[found.sample] + change / 2)

@@ -14,12 +14,15 @@ from binaryduo.mismatch import cdg, esg
 from binaryduo.mismatch.coarse import gradient_sums, sensitivities
 from binaryduo.mismatch.network import Gradients, Trace, Weights, draw_weights, forward, layer_names
 from binaryduo.mismatch.parallel import OnProgress, generator, map_blocks
+from binaryduo.nn.activation import check_interval
+from binaryduo.nn.intervals import Interval
 from binaryduo.ste import STE
 
 # Streams of random numbers, so that the data do not depend on the weights' shapes.
 _DATA, _WEIGHTS, _TARGET, _NOISE = range(4)
 
 
+Offsets = dict[str, Tensor]  # of the thresholds of each hidden layer
 # (forward pass of some samples, their targets) -> sums over these samples
 _Work = Callable[[Trace, Tensor], list[Tensor]]
 
@@ -27,11 +30,12 @@ _Work = Callable[[Trace, Tensor], list[Tensor]]
 class ToyProblem:
     """Algorithm 1: Gaussian data, a target network, an evaluating network, the loss 1/(2n) Σ (F - F*)².
 
-    Both networks have `hidden_layers` dense layers of `width` units and one output, no biases, and
-    activations with `levels` levels (None: ReLU). The data are float32 numbers, all arithmetic is float64.
-    They are generated in blocks, each from its own seed, and kept only while that takes less than
-    `KEEP_BYTES`; so ten million samples need no more memory than two. The first samples of a problem with
-    more samples are the same.
+    Both networks have `hidden_layers` dense layers of `width` units and one output, no biases, and activations with
+    `levels` levels (None: ReLU). With `interval` the evaluating network's thresholds can be moved, of each layer or of
+    each unit ("channel"): `offsets` are what is added to them, by layer (levels - 1, 1 or width), zero at first; the
+    target network keeps the usual ones. The data are float32 numbers, all arithmetic is float64. They are generated in
+    blocks, each from its own seed, and kept only while that takes less than `KEEP_BYTES`; so ten million samples need
+    no more memory than two. The first samples of a problem with more samples are the same.
 
     >>> problem = ToyProblem(width=4, hidden_layers=2, samples=1000)
     >>> {name: tuple(g.shape) for name, g in problem.cdg(step=0.01).items()}
@@ -51,19 +55,27 @@ class ToyProblem:
         seed: int = 0,
         init: str = "he",
         device: "str | torch.device" = "cpu",
+        interval: Interval | None = None,
     ) -> None:
         for name, value in (("width", width), ("hidden_layers", hidden_layers), ("samples", samples)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")
         if levels is not None:
             stes.check_levels(levels)
+        check_interval(interval, levels)
         stes.get(ste)
+        self.interval = interval
         self.width, self.hidden_layers, self.samples = width, hidden_layers, samples
         self.levels, self.ste, self.seed, self.init = levels, ste, seed, init
         self.device = torch.device(device)
         self.layers = layer_names(hidden_layers)
         self.weights: Weights = self._draw(_WEIGHTS)
         self.target_weights: Weights = self._draw(_TARGET)
+        self.offsets: Offsets = {}
+        if levels is not None and interval is not None:
+            shape = (levels - 1, width if interval == "channel" else 1)
+            zeros = torch.zeros(shape, dtype=torch.float64, device=self.device)
+            self.offsets = {name: zeros.clone() for name in self.layers[:-1]}
         self._kept: dict[int, Tensor] = {}
         self._targets: Tensor | None = None
         self._targets_of: tuple[int | None, list[Tensor]] = (levels, [])  # what they were made with
@@ -123,9 +135,11 @@ class ToyProblem:
         [tensor(10)]
         """
         targets, weights = self.targets, self.layer_weights()  # made before the threads start
+        learned = self.layer_offsets()
 
         def of_block(index: int) -> list[Tensor]:
-            return work(forward(self._block(index), weights, self.levels), targets[self._samples_of(index)])
+            trace = forward(self._block(index), weights, self.levels, learned)
+            return work(trace, targets[self._samples_of(index)])
 
         total: list[Tensor] = []
         for part in map_blocks(of_block, self.blocks, progress):
@@ -137,6 +151,17 @@ class ToyProblem:
     def layer_weights(self) -> list[Tensor]:
         """The evaluating network's weights in the order of its layers, float64."""
         return [self.weights[name].double() for name in self.layers]
+
+    def layer_offsets(self) -> list[Tensor] | None:
+        """What is added to the thresholds of each hidden layer in its order, float64; None where they are fixed."""
+        if self.levels is None or self.interval is None:
+            return None
+        found = [self.offsets[name].double() for name in self.layers[:-1]]
+        for name, own in zip(self.layers, found, strict=False):
+            starts = torch.tensor(stes.thresholds(self.levels), dtype=torch.float64, device=self.device)
+            if not bool(((starts.unsqueeze(1) + own).diff(dim=0) > 0).all()):
+                raise ArgumentError(f"the thresholds of {name} are not in ascending order")
+        return found
 
     def loss(self) -> float:
         """1/(2n) Σ (F - F*)² of the evaluating network.
@@ -162,12 +187,14 @@ class ToyProblem:
     ) -> list[Gradients]:
         """The coarse gradient for each of several STEs, from one forward pass."""
         chosen, weights = [stes.get(ste) for ste in ste_list], self.layer_weights()
+        learned = self.layer_offsets()
 
         def work(trace: Trace, targets: Tensor) -> list[Tensor]:
             residual = trace.output - targets
             out: list[Tensor] = []
             for ste in chosen:
-                out += gradient_sums(trace, sensitivities(trace, residual, weights, self.levels, ste))
+                deltas = sensitivities(trace, residual, weights, self.levels, ste, learned)
+                out += gradient_sums(trace, deltas)
             return out
 
         sums = self.sums(work, progress)
@@ -185,16 +212,20 @@ class ToyProblem:
             return self._brute(step, progress)
         if method != "fast":
             raise unknown_name("method", method, ["fast", "brute"])
-        weights = self.layer_weights()
-        work: _Work = lambda trace, targets: cdg.sums(trace, targets, weights, self.levels, step)  # noqa: E731
+        weights, learned = self.layer_weights(), self.layer_offsets()
+
+        def work(trace: Trace, targets: Tensor) -> list[Tensor]:
+            return cdg.sums(trace, targets, weights, self.levels, step, learned)
+
         return self._named(self.sums(work, progress))
 
     def _brute(self, step: float, progress: OnProgress | None) -> Gradients:
         x, targets, weights = self.inputs.T, self.targets, self.layer_weights()
+        learned = self.layer_offsets()
         entries = [(i, j, k) for i, w in enumerate(weights) for j in range(len(w)) for k in range(w.shape[1])]
 
         def work(index: int) -> float:
-            return cdg.brute(x, targets, weights, self.levels, step, *entries[index])
+            return cdg.brute(x, targets, weights, self.levels, step, *entries[index], learned)
 
         values = torch.tensor(list(map_blocks(work, len(entries), progress)), dtype=torch.float64)
         parts = torch.split(values.to(self.device), [w.numel() for w in weights])
@@ -215,7 +246,7 @@ class ToyProblem:
         _check_positive("sigma", sigma)
         if not isinstance(samples, int) or samples < 1:
             raise ArgumentError(f"ESG needs a whole number of pairs from 1, not {samples!r}")
-        weights = self.layer_weights()
+        weights, learned = self.layer_weights(), self.layer_offsets()
         noise = [
             esg.draw_noise(samples, (w.shape[0], w.shape[1]), generator(seed, _NOISE, i)).to(self.device)
             for i, w in enumerate(weights)
@@ -223,7 +254,7 @@ class ToyProblem:
 
         def work(trace: Trace, targets: Tensor) -> list[Tensor]:
             return [
-                esg.differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype)
+                esg.differences(trace, targets, weights, self.levels, sigma, noise[i], i, dtype, learned)
                 for i in range(self.hidden_layers)
             ] + [(trace.output - targets).unsqueeze(0) @ trace.inputs[-1]]
 

@@ -53,6 +53,8 @@ def setting(row: Row) -> str:
 
 def trained_epochs(row: Row) -> float:
     """How long a network was trained in all: a decoupled one has both stages behind it."""
+    if "total_epochs" in row:  # of `ways`, whose recipe has a length of its own
+        return float(row["total_epochs"])
     before = recipe_named(row["recipe"]).train.epochs if row["stage"] == "decoupled" else 0
     return float(before + row["epochs"])
 

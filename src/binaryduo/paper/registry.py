@@ -25,6 +25,7 @@ EXPERIMENTS = (
     "appendix_e_two_bits",
     "appendix_f_quad",
     "appendix_g_intervals",
+    "interval_mismatch",
     "appendix_h_sigmas",
     "appendix_h_equal_cost",
     "central_claim",
@@ -33,6 +34,8 @@ EXPERIMENTS = (
     "coupling_pays",
     "coupling_mismatch",
     "one_bit_weights",
+    "other_tasks_choices",
+    "other_tasks",
 )
 RECORDS = ("cifar10_budget", "search_grid", "search_overhead", "overview")
 

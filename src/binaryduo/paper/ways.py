@@ -35,6 +35,7 @@ def unit(way: str, epochs: int, seed: int, lr: float, **settings: Any) -> Unit:
     """One run. `share` of the epochs go to the coupled stage; `anneals` 1: one anneal over both stages.
 
     `precision` "bf16" trains in bfloat16 where autocast does; tests are always in float32. `test_every`: epochs.
+    `levels` and `interval` are of the coupled network: see `training.Model`.
     """
     usual: dict[str, Any] = {"network": "vgg7", "width": 1.0, "weight_bits": 32, "validation": 0.0}
     if way == "duo":
@@ -60,6 +61,8 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
         weight_bits=work["weight_bits"],
         variant=variant,
         start=work.get("start", "fresh"),
+        levels=work.get("levels", recipe.model.levels),
+        interval=work.get("interval"),
     )
     data = replace(
         recipe.data,

@@ -29,6 +29,7 @@ from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.loop import Result, Trainer
 from binaryduo.training.recipe import Model, Recipe, Stage, stages_of
 from binaryduo.training.runlog import RunFolder
+from binaryduo.training.watching import OnProfile, in_stage, mark_decoupling
 from binaryduo.transform.decoupling import decouple
 
 EXAMPLES = 256  # test images on which the flips of decoupling are counted
@@ -104,11 +105,15 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bo
 
 
 def duo_of_recipe(
-    recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False
+    recipe: Recipe,
+    folder: "str | Path",
+    resume: bool = False,
+    change: bool = False,
+    on_profile: OnProfile | None = None,
 ) -> DuoResult:
     """Train the coupled network, decouple it, fine-tune the binary one; resumes in whichever stage it was.
 
-    `resume` and `change` are as for `train`.
+    `resume` and `change` are as for `train`, `on_profile` as for a model of your own.
     """
     if recipe.finetune is None:
         raise ArgumentError(
@@ -124,13 +129,18 @@ def duo_of_recipe(
         data = load_data(recipe)
         coupled = build_model(recipe, data, "coupled")
         train, finetune = stages_of(recipe)
-        first = _stage(coupled, data, recipe, train, run.path / "coupled", fabric, "coupled", ids[0])
+        watched = in_stage(on_profile, "coupled")
+        first = _stage(coupled, data, recipe, train, run.path / "coupled", fabric, "coupled", ids[0], watched)
         if recipe.loop.decouple_from == "best":
             kept = checkpoint.best(run.path / "coupled" / "checkpoints")
             checkpoint.unpack_state(kept.tensors, coupled, None, str(kept.path))
         binary, before, changed = _decouple(coupled, data, recipe, fabric)
-        second = _stage(binary, data, recipe, finetune, run.path / "decoupled", fabric, "fine-tuning", ids[1])
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
+        mark_decoupling(on_profile, first.epochs, {**before, "changed_predictions": changed})
+        watched = in_stage(on_profile, "decoupled", first.epochs)
+        second = _stage(
+            binary, data, recipe, finetune, run.path / "decoupled", fabric, "fine-tuning", ids[1], watched
+        )
         test = _test_once(binary, data, recipe, fabric)
         result = DuoResult(first, before, changed, len(data.tested), flips, second, test)
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
@@ -146,8 +156,11 @@ def _stage(
     fabric: Fabric,
     title: str,
     identity: Identity,
+    on_profile: OnProfile | None = None,
 ) -> Result:
-    return Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity).run()
+    trainer = Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity)
+    trainer.on_profile = on_profile
+    return trainer.run()
 
 
 def _test_once(model: nn.Module, data: DataSet, recipe: Recipe, fabric: Fabric) -> dict[str, float] | None:

@@ -8,7 +8,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,9 +41,7 @@ from binaryduo.training.runlog import RunFolder
 from binaryduo.training.state import RunState
 from binaryduo.training.task import Loss, Task, examples
 from binaryduo.training.task import Metrics as TaskMetrics
-from binaryduo.training.watching import Watch
-
-OnProfile = Callable[[dict[str, Any]], None]
+from binaryduo.training.watching import OnProfile, Watch
 
 AGREE_EVERY = 8  # steps between questions to the other processes
 

@@ -25,6 +25,7 @@ from binaryduo.training.recipe import Loop, Stage, one_anneal
 from binaryduo.training.runlog import RunFolder
 from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Loss, Metrics, Task
+from binaryduo.training.watching import OnProfile, in_stage, mark_decoupling
 from binaryduo.transform.carrying import Topology
 from binaryduo.transform.coupling import couple
 from binaryduo.transform.decoupling import decouple
@@ -48,13 +49,17 @@ def duo_of_model(
     fabric: Fabric | None = None,
     scheduler: Scheduler | None = None,
     widths: "Mapping[str, int] | Literal['fill'] | None" = None,
+    on_profile: OnProfile | None = None,
 ) -> tuple[nn.Module, DuoResult]:
     """Couple a binary baseline, train it, decouple it and fine-tune the binary network; the baseline is unchanged.
 
     Returns the binary network and the results along the way. `stage` and `finetune` are the two trainings. Without
     `finetune` both are as long as `stage` says, and the rate falls once over both (`training.one_anneal`), which is
     what worked best on CIFAR-10 (`binaryduo reproduce coupling-choices`). `interval` lets the coupled network learn its
-    thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`.
+    thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`. `on_profile` is
+    called with the lines of both stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`,
+    counted from the beginning of the first; between them it is called once with a line of kind "decoupling", which has
+    what the test measured then.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     if finetune is None:
@@ -81,6 +86,7 @@ def duo_of_model(
             coupled, images, tests, stage, loop, run.path / "coupled", fabric, "coupled",
             Identity("duo", 0, settings), task, optimizer, scheduler,
         )  # fmt: skip
+        first.on_profile = in_stage(on_profile, "coupled")
         result = first.run()
         if loop.decouple_from == "best":
             kept = checkpoint.best(run.path / "coupled" / "checkpoints")
@@ -90,10 +96,12 @@ def duo_of_model(
         )
         binary = binary.to(fabric.device)
         before, changed, count = _compared(coupled, binary, tests, task, loop, fabric)
+        mark_decoupling(on_profile, result.epochs, {**before, "changed_predictions": changed})
         second = Trainer(
             binary, images, tests, finetune, loop, run.path / "decoupled", fabric, "fine-tuning",
             Identity("duo", 1, settings), task, optimizer, scheduler,
         )  # fmt: skip
+        second.on_profile = in_stage(on_profile, "decoupled", result.epochs)
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
         found = DuoResult(result, before, changed, count, flips, second.run())
         run.write_json("summary.json", asdict(found))

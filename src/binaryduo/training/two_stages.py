@@ -16,11 +16,18 @@ from binaryduo.training.own_duo import duo_of_model
 from binaryduo.training.recipe import Loop, Recipe, Stage
 from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Loss, Metrics
+from binaryduo.training.watching import OnProfile
 from binaryduo.transform.carrying import Topology
 
 
 @overload
-def duo(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bool = False) -> DuoResult: ...
+def duo(
+    recipe: Recipe,
+    folder: "str | Path",
+    resume: bool = False,
+    change: bool = False,
+    on_profile: OnProfile | None = None,
+) -> DuoResult: ...
 
 
 @overload
@@ -42,6 +49,7 @@ def duo(
     fabric: Fabric | None = None,
     scheduler: Scheduler | None = None,
     widths: "Mapping[str, int] | Literal['fill'] | None" = None,
+    on_profile: OnProfile | None = None,
 ) -> tuple[nn.Module, DuoResult]: ...
 
 
@@ -51,6 +59,8 @@ def duo(*arguments: Any, **options: Any) -> Any:
     `duo(model, train, test, stage, finetune, loop, folder, …)` does it for a binary baseline of your own and returns
     the binary network and the results; loss, metrics, optimizer and scheduler are as for `fit`, levels, topology,
     interval and widths as for `couple`. `duo(recipe, folder, …)` does it for a recipe and returns the results.
+    `on_profile` is called with each line on the gradient mismatch of either stage (`loop.profile_every`), and once at
+    the moment of decoupling.
     """
     first = arguments[0] if arguments else options.get("recipe", options.get("model"))
     if isinstance(first, Recipe):

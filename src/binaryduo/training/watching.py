@@ -7,6 +7,7 @@ goes into the checkpoints, so that a run that was killed continues its lines too
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,6 +20,27 @@ from binaryduo.mismatch.perturbation import is_weighted
 from binaryduo.training.task import Task
 
 MARK = "watch/"
+
+OnProfile = Callable[[dict[str, Any]], None]
+
+
+def in_stage(on_profile: OnProfile | None, stage: str, before: float = 0.0) -> OnProfile | None:
+    """The callback of one of two stages: its lines say which one, and the epoch from the beginning of the first on.
+
+    >>> call = in_stage(print, "decoupled", before=5.0)
+    >>> call({"kind": "profile", "epoch": 1.5})
+    {'kind': 'profile', 'epoch': 1.5, 'stage': 'decoupled', 'total_epoch': 6.5}
+    """
+    if on_profile is None:
+        return None
+    return lambda line: on_profile({**line, "stage": stage, "total_epoch": before + line["epoch"]})
+
+
+def mark_decoupling(on_profile: OnProfile | None, epochs: float, measured: dict[str, Any]) -> None:
+    """Tell the callback that the network is decoupled now: a line of kind "decoupling", with what was measured then."""
+    marked = in_stage(on_profile, "decoupled", epochs)
+    if marked is not None:
+        marked({"kind": "decoupling", "epoch": 0.0, **measured})
 
 
 class Watch:
