@@ -94,7 +94,9 @@ def try_here(wheel: Path, python: str, training: bool) -> Iterator[str]:
         )
         steps = [("cli", PLAIN)] + ([("train", TRAINING)] if training else [])
         for extra, commands in steps:
-            call(where, *pip, f"{wheel}[{extra}]", env=env)
+            # A range would fetch gigabytes for graphics cards: see constraints.txt.
+            torch = ["torch==2.13.0"] if extra == "train" else []
+            call(where, *pip, f"{wheel}[{extra}]", *torch, env=env)
             for command in commands:
                 words = [word.format(demo=f"{package.strip()}/web/demo") for word in command]
                 printed = call(where, where / "env/bin/binaryduo", *words, env=env)
