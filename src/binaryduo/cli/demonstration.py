@@ -11,8 +11,7 @@ It is no race: after so few epochs on so few images the ways to a binary network
 import json
 import shutil
 import statistics
-import time
-from collections.abc import Callable
+import timeit
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -99,7 +98,8 @@ def packed(recipe: Recipe, out: Path) -> str:
     one, threads = x[:1], torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.inference_mode():
-        theirs, ours = _seconds(lambda: model(one)), _seconds(lambda: engine(one.numpy()))
+        works = (lambda: model(one), lambda: engine(one.numpy()))
+        theirs, ours = (min(timeit.repeat(work, number=1, repeat=30)) for work in works)
     torch.set_num_threads(threads)
     floats = 4 * sum(parameter.numel() for parameter in model.parameters())
     size = path.stat().st_size
@@ -108,17 +108,6 @@ def packed(recipe: Recipe, out: Path) -> str:
         f"Without PyTorch it classifies an image in {1e3 * ours:.2f} ms on one core ({theirs / ours:.0f} times faster "
         f"than the model in PyTorch), and {same:,} of {len(x):,} predictions are the same."
     )
-
-
-def _seconds(work: Callable[[], object], repeats: int = 30) -> float:
-    """The fastest of some calls, after one to warm up."""
-    work()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def reading(found: dict[str, float], test_images: int) -> str:

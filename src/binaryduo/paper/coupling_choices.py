@@ -138,7 +138,7 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
     usual = [row for row in rows if _is(row, {"question": "rate", "precision": "bf16"})]
     for way, colour in COLOURS.items():
         points = sorted((row["lr"], row["last"]) for row in usual if row["way"] == way)
-        left.plot(*zip(*points, strict=True), "o-", color=colour, label=way) if points else None
+        left.plot([x for x, _ in points], [y for _, y in points], "o-", color=colour, label=way)
         for place in points:
             left.annotate(
                 f"{place[1]:.2f}", place, (0, 7), textcoords="offset points", fontsize=8, ha="center"

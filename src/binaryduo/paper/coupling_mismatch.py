@@ -59,20 +59,15 @@ def level(row: Row, since: float, until: float) -> float | None:
     return mean(found) if found else None
 
 
-def compared(rows: list[Row], epochs: int, coupled: bool) -> dict[str, Interval]:
-    """Duo's level minus each other way's at a budget, in the epochs of its coupled stage or of its fine-tuning."""
-    mine = [row for row in rows if row["epochs"] == epochs and row.get("schedule") is None]
-    out = {}
-    for other in ("baseline", "scratch"):
-        sides: dict[str, dict[int, float]] = {"duo": {}, other: {}}
-        for row in mine:
-            half = epochs / 2
-            found = level(row, *((0, half) if coupled else (half, epochs)))
-            if row["way"] in sides and found is not None:
-                sides[row["way"]][row["seed"]] = found
-        if sides["duo"] and sides[other]:
-            out[other] = difference(sides["duo"], sides[other])
-    return out
+def compared(rows: list[Row], epochs: int, coupled: bool) -> Interval | None:
+    """Duo's level minus the baseline's at a budget, in the epochs of its coupled stage or of its fine-tuning."""
+    ends = (0, epochs / 2) if coupled else (epochs / 2, epochs)
+    sides: dict[str, dict[int, float]] = {"duo": {}, "baseline": {}}
+    for row in rows:
+        counts = row["epochs"] == epochs and row.get("schedule") is None and row["way"] in sides
+        if counts and (found := level(row, *ends)) is not None:
+            sides[row["way"]][row["seed"]] = found
+    return difference(sides["duo"], sides["baseline"]) if all(sides.values()) else None
 
 
 def budgets(rows: list[Row]) -> list[int]:
@@ -93,7 +88,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 "in fine-tuning, the decoupled network's gradients are closer to the truth than the baseline's",
             ),
         ):
-            found = compared(rows, epochs, coupled).get("baseline")
+            found = compared(rows, epochs, coupled)
             if found is not None:
                 evidence = f"difference of the mean cosines: {found.shown(3)}"
                 setting = f"{EQUAL}, {epochs} in total; {NETWORK}"
