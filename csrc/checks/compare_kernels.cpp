@@ -2,6 +2,7 @@
 // tests/engine/test_instruction_sets.py for sets that this CPU lacks: AVX-512 through SIMDe, NEON in qemu,
 // WebAssembly in Node.
 //     compare_kernels avx2|avx512|avx512vbmi|neon|wasm [cases]
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -47,8 +48,8 @@ struct Results {
 
 struct Case {
     ConvShape s;
-    bool binary, bytes, integers, scaled, added, relu;
-    size_t copies;
+    bool binary, bytes, select, integers, scaled, added, relu;
+    size_t copies, copy;  // of the output; channels of a copy of the input whose bits select
 };
 
 // Channels around the borders of bytes, words, groups of six and blocks.
@@ -58,7 +59,8 @@ Case random_case() {
     Case c{};
     ConvShape& s = c.s;
     c.binary = rng() % 4 != 0;
-    c.bytes = !c.binary && rng() % 2;  // 8-bit weights instead of floats
+    c.bytes = !c.binary && rng() % 2;               // 8-bit weights instead of floats
+    c.select = !c.binary && !c.bytes && rng() % 2;  // floats on bits
     s.images = pick(1, 2);
     s.kh = pick(1, 5), s.kw = pick(1, 5), s.sh = pick(1, 2), s.sw = pick(1, 2);
     if (rng() % 2) s.kh = s.kw = rng() % 2 ? 3 : 1;  // what networks have
@@ -66,6 +68,10 @@ Case random_case() {
     s.height = pick(s.kh, s.kh + 9), s.width = pick(s.kw, s.kw + 9);
     const size_t width = kWidths[rng() % (sizeof kWidths / sizeof *kWidths)];
     s.unit = c.binary ? (rng() % 2 ? (width + 7) / 8 : pick(1, 40)) : pick(1, 20);
+    if (c.select) {
+        c.copy = rng() % 2 ? width : pick(1, 40);
+        s.unit = pick(1, 3) * ((c.copy + 7) / 8);
+    }
     s.out_height = (s.padded_height() - s.kh) / s.sh + 1;
     s.out_width = (s.padded_width() - s.kw) / s.sw + 1;
     s.channels = rng() % 2 ? kWidths[rng() % (sizeof kWidths / sizeof *kWidths)] : pick(1, 150);
@@ -81,12 +87,16 @@ struct Data {
     Memory<int32_t> threshold32, half_threshold[2];
     Memory<int16_t> threshold16;
 
+    static size_t inputs(const Case& c) {  // of a sum, counted like the weights; a byte of bits has at most 8
+        return c.s.kh * c.s.segment() * (c.select ? 8 : 1);
+    }
+
     explicit Data(const Case& c)
         : input(c.s.images * c.s.height * c.s.width * c.s.unit),
           weights(c.s.kh * c.s.segment() * c.s.channels),
           flip(c.copies * ((c.s.channels + 7) / 8)),
           floats(c.s.images * c.s.padded_height() * c.s.padded_width() * c.s.unit),
-          float_weights(c.s.kh * c.s.segment() * c.s.channels),
+          float_weights(inputs(c) * c.s.channels),
           scale(c.copies * c.s.channels),
           bias(c.copies * c.s.channels),
           residual(c.s.pixels() * c.copies * c.s.channels),
@@ -100,7 +110,7 @@ struct Data {
         fill(weights, s.kh * s.segment() * s.channels);
         fill(flip, c.copies * ((s.channels + 7) / 8));
         fill(floats, s.images * s.padded_height() * s.padded_width() * s.unit);
-        fill(float_weights, s.kh * s.segment() * s.channels);
+        fill(float_weights, inputs(c) * s.channels);
         fill(scale, all);
         fill(bias, all);
         fill(residual, s.pixels() * all);
@@ -127,7 +137,13 @@ Results run(const Kernels& k, const Case& c, const Data& d) {
         if (c.scaled) e.scale = d.scale.data, e.bias = d.bias.data;
         if (c.added) e.residual = d.residual.data;
     }
-    Memory<uint8_t> scratch(k.scratch_bytes(s));
+    Memory<uint8_t> scratch(std::max(k.scratch_bytes(s), k.select_scratch));
+    if (c.select) {  // any bits: those that a copy does not use select what every set makes the same way
+        for (size_t item = 0; item < k.select_items(s); ++item)
+            k.select_item(s, c.copy, reinterpret_cast<const uint8_t*>(d.floats.data), d.float_weights.data, e,
+                          item, scratch.data);
+        return r;
+    }
     if (c.bytes) {
         Memory<uint8_t> weights(k.byte_weight_bytes(s));
         k.prepare_byte_weights(s, reinterpret_cast<const int8_t*>(d.weights.data), weights.data);
@@ -171,8 +187,10 @@ int main(int argc, char** argv) {
         const Data d(c);
         const Results wanted = run(*kernels_scalar(), c, d), found = run(*kernels, c, d);
         // A binary layer's bits come from exact integers; a multiply-add fused or not may turn a float one.
-        // WebAssembly fuses nothing, and neither does its scalar reference.
-        const bool unfused = name == "wasm", exact = c.integers || unfused || (c.bytes && !c.scaled);
+        // WebAssembly fuses nothing, and neither does its scalar reference; where bits select weights there
+        // is nothing to fuse.
+        const bool unfused = name == "wasm" || (c.select && !c.scaled);
+        const bool exact = c.integers || unfused || (c.bytes && !c.scaled);
         size_t wrong = 0;
         for (size_t j = 0; j < wanted.floats.size(); ++j)
             wrong += unfused ? found.floats[j] != wanted.floats[j]

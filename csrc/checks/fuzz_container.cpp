@@ -6,7 +6,7 @@ namespace duo_file {
 namespace {
 
 constexpr size_t kTable = 24, kLine = 32;
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr uint8_t kMagic[] = {0x89, 'D', 'U', 'O', '\r', '\n', 0x1a, '\n'};
 constexpr const char* kTags[] = {"TENS", "OPER", "META", "DATA"};
 

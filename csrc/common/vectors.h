@@ -10,6 +10,7 @@ typedef uint16_t Shorts8 __attribute__((vector_size(16), aligned(2)));
 // What a kernel's policy inherits that works on eight floats at a time.
 struct Lanes8 {
     static constexpr size_t kLanes = 8, kFloatBlocks = 1, kFloatRows = 6;
+    static constexpr bool kOneEpilogue = false;
     using Floats = Floats8;
     static Floats load(const float* p) { return *reinterpret_cast<const Floats8Anywhere*>(p); }
     static void store(float* p, Floats v) { *reinterpret_cast<Floats8Anywhere*>(p) = v; }

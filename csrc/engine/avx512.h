@@ -36,9 +36,14 @@ namespace binaryduo {
 // Where two do (Zen 4, Intel), more sums in registers were slower.
 static inline bool has_wide_vectors() {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    __builtin_cpu_init();
-    if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &a, &b, &c, &d)) return false;
+    constexpr unsigned kAmd = 0x68747541;  // "Auth" of AuthenticAMD, asked as in instruction_sets.cpp
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != kAmd || !__get_cpuid(1, &a, &b, &c, &d)) return false;
     return (a >> 8 & 15) + (a >> 20 & 255) >= 0x1a;
+}
+
+// The float steps of all AVX-512 sets: kernels_avx512.cpp. The sums may be read up to a multiple of 16.
+namespace avx512 {
+void finish_sums(const Epilogue& e, const float* sums, size_t pixel, size_t first, size_t count);
 }
 
 }  // namespace binaryduo

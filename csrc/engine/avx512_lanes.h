@@ -41,6 +41,7 @@ inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
 
 struct Lanes16 {
     static constexpr size_t kLanes = 16, kFloatBlocks = 2, kFloatRows = 6;
+    static constexpr bool kOneEpilogue = false;
     using Floats = Floats16;
     static Floats load(const float* p) { return *reinterpret_cast<const Floats16Anywhere*>(p); }
     static void store(float* p, Floats v) { *reinterpret_cast<Floats16Anywhere*>(p) = v; }
@@ -84,27 +85,20 @@ struct ByteSteps16 {
     }
 };
 
-// Sixteen channels' sums, 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd = ones % 2.
-struct FromHalves {
-    const int32_t* halves;
-    int32_t odd;
-    Floats16 operator()(size_t c) const {
-        const Ints16 n = *reinterpret_cast<const Ints16*>(halves + c);
-        return __builtin_convertvector(n + n - odd, Floats16);
-    }
-};
-
 // The last steps for one pixel and kBlocks blocks of 16 channels from `first` on, of which `channels` are
-// there. The integer threshold's decision, 2 · half − odd >= t, is half >= ⌈(t + odd) / 2⌉: one comparison
-// with a constant.
+// there: their sums are 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd = ones % 2. The integer
+// threshold's decision, 2 · half − odd >= t, is half >= ⌈(t + odd) / 2⌉: one comparison with a constant.
 template <size_t kBlocks>
 inline void finish_halves(const Epilogue& e, const __m512i* halves, int32_t odd, size_t pixel, size_t first,
                           size_t channels) {
     if (!e.threshold32) {
-        alignas(64) int32_t stored[16 * kBlocks];  // a copy, so that the sums themselves stay in registers
-        for (size_t b = 0; b < kBlocks; ++b) _mm512_store_si512(stored + 16 * b, halves[b]);
-        finish_floats<Lanes16>(e, FromHalves{stored, odd}, pixel, first, channels);
-        return;
+        alignas(64) float sums[16 * kBlocks];
+        for (size_t b = 0; b < kBlocks; ++b) {
+            Ints16 n;
+            std::memcpy(&n, &halves[b], sizeof n);
+            Lanes16::store(sums + 16 * b, __builtin_convertvector(n + n - odd, Floats16));
+        }
+        return binaryduo::avx512::finish_sums(e, sums, pixel, first, channels);
     }
     const size_t copy_bytes = (e.channels + 7) / 8, bytes = (channels + 7) / 8;
     for (size_t copy = 0; copy < e.copies; ++copy) {

@@ -231,7 +231,7 @@ NB_MODULE(_native, m) {
         .def("profile", &profile, "images"_a)
         .def_prop_ro("isa", [](const PyModel& self) { return std::string(duo_instruction_set(self.get())); })
         .def(
-            "binary_kernel",
+            "bit_kernel",
             [](const PyModel& self, size_t op) { return std::string(duo_kernel(self.get(), op)); }, "op"_a)
         .def_prop_ro("threads", &PyModel::threads)
         .def_prop_ro("workspace_bytes", [](const PyModel& self) { return duo_arena_bytes(self.get()); });

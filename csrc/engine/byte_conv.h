@@ -76,7 +76,7 @@ struct ByteConv {
         for (size_t p = 0; p < kPixels; ++p) {
             alignas(64) float floats[16 * kBlocksHere];
             for (size_t b = 0; b < kBlocksHere; ++b) Steps::to_floats(sum[p][b], floats + 16 * b);
-            finish_floats<Policy>(e, FromFloats<Policy>{floats}, pixel + p, first, channels);
+            finish_floats<Policy>(e, floats, pixel + p, first, channels);
         }
     }
 

@@ -46,6 +46,20 @@ struct Model::Convolutions : Model::Pass {
         float_sums(s, padded, op.fweights(), epilogue_of(op));
     }
 
+    // Bits that select among float weights.
+    void select_conv(const Op& op) {
+        const Kernels& k = model.kernels_;
+        const Tensor& in = tensor(op.input);
+        const ConvShape s = shape_of(op, in, result_of(model.program_, op), images);
+        pad<uint8_t>(s, in, nullptr, [&](size_t pixel, size_t count, uint8_t* out, uint8_t*) {
+            std::memcpy(out, bits(op.input) + pixel * s.unit, count * s.unit);
+        });
+        const Epilogue e = epilogue_of(op);
+        each(k.select_items(s), kEightSelected * products(s), [&](size_t item, size_t thread) {
+            k.select_item(s, in.channels_of_copy(), work.stream, op.fweights(), e, item, scratch(thread));
+        });
+    }
+
     void float_sums(const ConvShape& s, const float* padded, const float* weights, const Epilogue& e) {
         const Kernels& k = model.kernels_;
         each(k.float_items(s), kFloatProduct * products(s),

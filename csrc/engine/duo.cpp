@@ -123,7 +123,7 @@ const char* duo_metadata(const duo_model* model, size_t* size) {
 const char* duo_instruction_set(const duo_model* model) { return model->model.kernels().name; }
 
 const char* duo_kernel(const duo_model* model, size_t operation) {
-    return operation < duo_operations(model) ? model->model.binary_kernel(operation) : "";
+    return operation < duo_operations(model) ? model->model.bit_kernel(operation) : "";
 }
 
 const char* duo_instruction_sets(void) { return binaryduo::available_kernels(); }

@@ -9,7 +9,7 @@ namespace binaryduo {
 namespace {
 
 constexpr uint8_t kMagic[8] = {0x89, 'D', 'U', 'O', '\r', '\n', 0x1a, '\n'};
-constexpr uint32_t kVersion = 3, kSections = 4;
+constexpr uint32_t kVersion = 4, kSections = 4;
 constexpr size_t kHeader = 192, kSectionTable = 24, kSectionRecord = 32, kAlignment = 64;
 
 // CRC-32 as zlib has it, four bytes a step: table[k][b] is byte b followed by k zero bytes.

@@ -91,7 +91,6 @@ void float_item(const ConvShape& s, const float* padded, const float* weights, c
             }
         }
         for (size_t r = 0; r < count; ++r)
-            finish_floats<Policy>(e, FromFloats<Policy>{sums + r * kFloatChannels}, first_pixel + p + r,
-                                  first, channels);
+            finish_floats<Policy>(e, sums + r * kFloatChannels, first_pixel + p + r, first, channels);
     }
 }

@@ -7,6 +7,7 @@
 #include "binary_rows.h"
 #include "binary_conv.h"
 #include "float_conv.h"
+#include "select_conv.h"
 #include "byte_conv.h"
 #include "grouped_conv.h"
 #include "pooling.h"
@@ -26,6 +27,9 @@ const Kernels* make_kernels(const char* name) {
         [](const ConvShape& s) { return std::max(Binary::scratch_bytes(s), kFloatScratch); },
         float_items,
         float_item<Policy>,
+        kSelectScratch,
+        select_items,
+        select_item<Policy>,
         ByteConv<Policy, Steps>::weight_bytes,
         ByteConv<Policy, Steps>::prepare_weights,
         ByteConv<Policy, Steps>::items,

@@ -75,6 +75,13 @@ struct Kernels {
     void (*float_item)(const ConvShape&, const float* padded, const float* weights, const Epilogue&,
                        size_t item, uint8_t* scratch);
 
+    // Float weights on bits: see select_conv.h. On a physically padded input, whose copies have `copy`
+    // channels each.
+    size_t select_scratch;
+    size_t (*select_items)(const ConvShape&);
+    void (*select_item)(const ConvShape&, size_t copy, const uint8_t* padded, const float* weights,
+                        const Epilogue&, size_t item, uint8_t* scratch);
+
     // Convolution of bytes with 8-bit weights, which are laid out when the model is loaded; on a physically
     // padded input with kStreamGuard bytes after it.
     size_t (*byte_weight_bytes)(const ConvShape&);

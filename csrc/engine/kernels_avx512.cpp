@@ -10,6 +10,10 @@ namespace avx512 {
 #include "avx512_lanes.h"
 #include "popcount_conv.h"
 // clang-format on
+
+void finish_sums(const Epilogue& e, const float* sums, size_t pixel, size_t first, size_t count) {
+    finish_floats<Lanes16>(e, sums, pixel, first, count);
+}
 }  // namespace avx512
 
 const Kernels* kernels_avx512() {

@@ -39,18 +39,22 @@ void Model::reserve_shape(const ConvShape& s) {
 
 void Model::reserve(const Op& op) {
     const Tensor& in = program_.tensors[op.input];
-    const ConvShape s = shape_of(op, in, result_of(program_, op), chunk_);
+    const Tensor& out = result_of(program_, op);
+    const ConvShape s = shape_of(op, in, out, chunk_);
     reserve_shape(s);
-    stream_bytes_ = std::max(stream_bytes_, stream_of(kernels_, op, in, s));
+    stream_bytes_ = std::max(stream_bytes_, stream_of(kernels_, op, in, out, s));
+    if (selects(op, in, out)) scratch_bytes_ = std::max(scratch_bytes_, kernels_.select_scratch);
     const bool binary = op.code == Code::kBinaryConv;
     const size_t bytes = binary             ? kernels_.weight_bytes(s)
                          : on_bytes(op, in) ? kernels_.byte_weight_bytes(s)
                                             : 0;
-    if (!bytes) return;
     Buffer<uint8_t>& weights = weights_[&op - program_.ops.data()];
+    Buffer<uint8_t> repeated;
+    if (op.shared_weights()) repeated = repeat_weights(op, in);
+    if (!bytes) return void(weights = std::move(repeated));
     weights = zeros<uint8_t>(bytes);
     if (binary)
-        kernels_.prepare_weights(s, op.weights, weights.get());
+        kernels_.prepare_weights(s, repeated ? repeated.get() : op.weights, weights.get());
     else
         kernels_.prepare_byte_weights(s, reinterpret_cast<const int8_t*>(op.weights), weights.get());
 }
@@ -83,8 +87,9 @@ void Model::reserve_groups(const Op& op) {
     }
 }
 
-const char* Model::binary_kernel(size_t number) const {
+const char* Model::bit_kernel(size_t number) const {
     const Op& op = program_.ops.at(number);
+    if (selects(op, program_.tensors[op.input], result_of(program_, op))) return "select";
     if (op.code != Code::kBinaryConv) return "";
     if (op.groups > 1) {
         const Groups g(kernels_, op, program_.tensors[op.input], result_of(program_, op), 1);

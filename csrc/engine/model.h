@@ -18,8 +18,9 @@ class Model {
     const Program& program() const { return program_; }
     const Kernels& kernels() const { return kernels_; }
     size_t arena_bytes() const;
-    // How operation `number` counts bits, in a word; empty where it is no binary convolution.
-    const char* binary_kernel(size_t number) const;
+    // How operation `number` adds up what its input's bits select, in a word; empty where it unpacks them or
+    // reads none.
+    const char* bit_kernel(size_t number) const;
 
     // images: N × C × H × W floats, or bytes where the input is bytes; outputs: N × C × H × W floats for
     // each; arena: arena_bytes() of memory. watch may be null. Allocates nothing.

@@ -1,7 +1,6 @@
 // Reads the operations of a file and checks every number in them. For program.cpp alone.
 #pragma once
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -12,14 +11,6 @@ namespace binaryduo {
 namespace {
 
 constexpr uint64_t kAbsent = ~uint64_t(0);
-
-float widen_half(uint16_t h) {
-    const int exponent = (h >> 10) & 31, mantissa = h & 1023;
-    const float sign = h >> 15 ? -1.0f : 1.0f;
-    if (exponent == 31) return mantissa ? NAN : sign * INFINITY;
-    if (exponent == 0) return sign * std::ldexp(float(mantissa), -24);
-    return sign * std::ldexp(float(mantissa + 1024), exponent - 25);
-}
 
 // Where a block of `bytes` in the data section lies; null for the absent mark.
 const uint8_t* block(uint64_t offset, uint64_t bytes, const uint8_t* data, size_t data_bytes,
@@ -56,10 +47,11 @@ class OpReader {
         op.channels = read<uint32_t>(r + 52);
         op.function = read<uint32_t>(r + 56);
         op.groups = read<uint32_t>(r + 60);
-        if (op.flags &
-            ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold | kBitWeights | kEveryValue | kByteWeights))
+        if (op.flags & ~uint32_t(kRelu | kHalfWeights | kIntegerThreshold | kBitWeights | kEveryValue |
+                                 kByteWeights | kSharedWeights))
             refuse(name + " has unknown flags");
-        if ((op.flags & kEveryValue) && op.code != Code::kNormalise)
+        if (((op.flags & kEveryValue) && op.code != Code::kNormalise) ||
+            (op.shared_weights() && op.code != Code::kBinaryConv))
             refuse(name + " has flags that do not go together");
         const uint32_t small = op.flags & (kHalfWeights | kBitWeights | kByteWeights);
         if ((small & (kBitWeights | kByteWeights)) && (op.code != Code::kFloatConv || (small & (small - 1))))
@@ -304,6 +296,11 @@ class OpReader {
         const uint64_t count = inputs * op.channels;
         uint64_t bytes = 4 * count;
         if (binary || (op.flags & kBitWeights)) bytes = (count + 7) / 8;
+        if (op.shared_weights()) {
+            if (op.groups > 1 || in.copies > kMostPlanes)
+                refuse(name_ + " shares weights between groups, or between too many planes");
+            bytes /= in.copies;  // of whole bytes each
+        }
         if (op.flags & kHalfWeights) bytes = 2 * count;
         if (op.byte_weights()) bytes = count;
         // What lies around an image of bytes: a pixel, after the weights.

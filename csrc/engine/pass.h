@@ -11,7 +11,8 @@ namespace binaryduo {
 // About what things take on one thread, in nanoseconds: enough to tell what is worth sharing. Waking the
 // others and waiting for the last of them takes 2 to 4 microseconds.
 constexpr double kWorthSharing = 6000, kByte = 0.1, kFloat = 0.2;
-constexpr double kEightBinaryProducts = 8.0 / 500, kFloatProduct = 1.0 / 30, kByteProduct = 1.0 / 60;
+constexpr double kEightBinaryProducts = 8.0 / 500, kFloatProduct = 1.0 / 30, kByteProduct = 1.0 / 60,
+                 kEightSelected = 8.0 / 100;
 
 // A part of the arena: its bytes, and after them room for a vector's last load.
 inline size_t room(size_t bytes) { return (bytes + 127) / 64 * 64; }

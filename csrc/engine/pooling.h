@@ -61,5 +61,5 @@ inline void average_pool_row(const PoolShape& s, const float* image, size_t row,
 template <typename Policy>
 void pointwise(const float* input, const Epilogue& e, size_t first, size_t count) {
     for (size_t p = first; p < first + count; ++p)
-        finish_floats<Policy>(e, FromFloats<Policy>{input + p * e.channels}, p, 0, e.channels);
+        finish_floats<Policy>(e, input + p * e.channels, p, 0, e.channels);
 }

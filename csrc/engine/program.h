@@ -65,8 +65,9 @@ enum Flags : uint32_t {
     kHalfWeights = 2,
     kIntegerThreshold = 4,
     kBitWeights = 8,
-    kEveryValue = 16,   // kNormalise: scales and biases are one for each value, and not for each channel
-    kByteWeights = 32,  // kFloatConv: weights are whole numbers from -128 to 127
+    kEveryValue = 16,     // kNormalise: scales and biases are one for each value, and not for each channel
+    kByteWeights = 32,    // kFloatConv: weights are whole numbers from -128 to 127
+    kSharedWeights = 64,  // kBinaryConv: the file has the weights of one copy of the input, and all use them
 };
 
 // What happens to a convolution's sums before they are stored, channel by channel (see epilogue.h).
@@ -94,6 +95,7 @@ struct Op {
 
     bool relu() const { return flags & kRelu; }
     bool byte_weights() const { return flags & kByteWeights; }
+    bool shared_weights() const { return flags & kSharedWeights; }
     bool integer_threshold() const { return flags & kIntegerThreshold; }
     const float* fweights() const {
         return float_weights.empty() ? reinterpret_cast<const float*>(weights) : float_weights.data();
@@ -115,6 +117,7 @@ constexpr size_t kTensorRecord = 32, kOpRecord = 128, kGuard = 64;
 constexpr uint64_t kLargestTensor = uint64_t(1) << (sizeof(size_t) > 4 ? 30 : 28),
                    kLargestProgram = 4 * kLargestTensor;
 constexpr size_t kMostOutputs = 64;
+constexpr uint32_t kMostPlanes = 32;  // copies of an input that share weights: as much as a bit made a float
 
 // Reads and checks both tables. Throws std::invalid_argument with one sentence on anything that is not as
 // docs/format.md says. `data` stays where it is: the program points into it.

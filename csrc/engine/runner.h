@@ -156,6 +156,8 @@ struct Model::Runner : Model::Convolutions {
                     binary_conv(op);
                 else if (on_bytes(op, tensor(op.input)))
                     byte_conv(op);
+                else if (selects(op, tensor(op.input), result_of(model.program_, op)))
+                    select_conv(op);
                 else
                     float_conv(op);
                 break;

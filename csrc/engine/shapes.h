@@ -4,9 +4,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../common/buffer.h"
 #include "kernels.h"
 
 namespace binaryduo {
+
+// Whether bits select which of a layer's float weights are added (select_conv.h), which adds them up in
+// another order: so it depends on the layer alone, on every machine and for any number of images. A table
+// must serve enough pixels, and have enough inputs.
+inline bool selects(const Op& op, const Tensor& in, const Tensor& out) {
+    return op.code == Code::kFloatConv && in.kind == Kind::kBits && !op.byte_weights() && op.groups == 1 &&
+           out.pixels() >= 25 && in.channels >= 4 * in.pixel_bytes();
+}
 
 // A pixel of bytes has one more, which is zero inside of the image: in the frame around it neither a byte nor
 // zero is what normalises to zero, and a byte and the weight of this one are near enough.
@@ -14,9 +23,9 @@ namespace binaryduo {
 // A dense layer's output is one pixel: its images become the pixels of one row, so that pairs of images are
 // counted together and weights are read once for many images.
 inline ConvShape shape_of(const Op& op, const Tensor& in, const Tensor& out, size_t images) {
-    const size_t unit = op.code == Code::kBinaryConv ? in.pixel_bytes()
-                        : in.kind == Kind::kBytes    ? in.channels + 1
-                                                     : in.channels;
+    const size_t unit = op.code == Code::kBinaryConv || selects(op, in, out) ? in.pixel_bytes()
+                        : in.kind == Kind::kBytes                            ? in.channels + 1
+                                                                             : in.channels;
     if (op.kh == in.height && op.kw == in.width && out.pixels() == 1 && !op.ph && !op.pw)
         return {1, 1, images, unit * in.pixels(), 1, 1, 1, 1, 0, 0, 1, images, op.channels};
     return {images, in.height, in.width, unit,       op.kh,     op.kw,      op.sh,
@@ -35,8 +44,10 @@ inline size_t padded_values(const ConvShape& s) {
 }
 inline size_t byte_stream(const ConvShape& s) { return padded_values(s) + kStreamGuard; }
 
-inline size_t stream_of(const Kernels& kernels, const Op& op, const Tensor& in, const ConvShape& s) {
+inline size_t stream_of(const Kernels& kernels, const Op& op, const Tensor& in, const Tensor& out,
+                        const ConvShape& s) {
     if (op.code == Code::kBinaryConv) return kernels.stream_bytes(s);
+    if (selects(op, in, out)) return padded_values(s);
     return on_bytes(op, in) ? byte_stream(s) : padded_values(s) * sizeof(float);
 }
 
@@ -88,6 +99,21 @@ inline void with_frame_channel(const uint8_t* pixels, size_t count, size_t chann
         std::memcpy(out, pixels, channels);
         out[channels] = 0;
     }
+}
+
+// The weights of one plane, laid out for all planes of the input: for each tap, the same bytes again. (The
+// file has them in blocks of 32 channels.)
+inline Buffer<uint8_t> repeat_weights(const Op& op, const Tensor& in) {
+    const size_t taps = size_t(op.kh) * op.kw;
+    Buffer<uint8_t> all = zeros<uint8_t>(taps * in.pixel_bytes() * op.channels);
+    const uint8_t* from = op.weights;
+    uint8_t* to = all.get();
+    for (size_t first = 0; first < op.channels; first += 32) {
+        const size_t bytes = in.copy_bytes() * std::min<size_t>(32, op.channels - first);
+        for (size_t tap = 0; tap < taps; ++tap, from += bytes)
+            for (size_t plane = 0; plane < in.copies; ++plane, to += bytes) std::memcpy(to, from, bytes);
+    }
+    return all;
 }
 
 // How a grouped convolution runs: groups of few inputs are spread out (grouped_conv.h), larger ones are plain

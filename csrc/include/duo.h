@@ -113,7 +113,8 @@ DUO_API const char* duo_metadata(const duo_model* model, size_t* size);
 /* The instruction set that runs: "scalar", "avx2", "neon" and so on. The environment variable BINARYDUO_ISA
  * forces one. */
 DUO_API const char* duo_instruction_set(const duo_model* model);
-/* How a binary layer counts its bits, in a word; empty where the operation is none. */
+/* How a layer adds up what the bits of its input select, in a word; empty where it unpacks them or reads
+ * none. */
 DUO_API const char* duo_kernel(const duo_model* model, size_t operation);
 /* All instruction sets that this build and this CPU can run, best first, separated by spaces. */
 DUO_API const char* duo_instruction_sets(void);

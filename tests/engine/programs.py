@@ -76,19 +76,23 @@ class Builder:
         binary=None,
         small=False,
         groups=1,
+        shared=False,
     ):
-        """A convolution; `out` names its outputs: "float", "bits" or "both"; `small`: with 8-bit weights."""
+        """A convolution; `out` names its outputs: "float", "bits" or "both"; `small`: with 8-bit weights;
+        `shared`: with weights of one copy of its input that serve all."""
         t = self.program.tensors[source]
         binary = t.kind == Storage.BITS and not small if binary is None else binary
         size = self._size(source, kernel, stride, padding)
         frame = t.channels + 1 if t.kind == Storage.BYTES else 0
-        raw = self.rng.normal(size=(channels, frame or t.channels // groups, *kernel))
+        copies_of_weights = 1 if shared or groups > 1 else t.copies
+        inputs = t.channels // (t.copies if shared else groups)
+        raw = self.rng.normal(size=(channels, frame or inputs, *kernel))
         raw = raw.astype(np.float16 if half else np.float32)
         if small:
             raw = self.rng.integers(-128, 128, raw.shape).astype(np.int8)
         lay_out = float_weights
         if binary:
-            lay_out = partial(binary_weights, copies=t.copies if groups == 1 else 1)
+            lay_out = partial(binary_weights, copies=copies_of_weights)
         weights = in_groups(raw, groups, lay_out)
         weights = np.concatenate([weights, self.rng.integers(-128, 128, frame).astype(weights.dtype)])
         fields = {}
@@ -104,7 +108,7 @@ class Builder:
             fields["scale"] = self.rng.normal(size=channels * copies).astype(np.float32)
             fields["bias"] = self.rng.normal(size=channels * copies).astype(np.float32)
         flags = Flag.RELU * relu | Flag.HALF_WEIGHTS * half | Flag.INTEGER_THRESHOLD * integer
-        flags |= Flag.BYTE_WEIGHTS * small
+        flags |= Flag.BYTE_WEIGHTS * small | Flag.SHARED_WEIGHTS * shared
         op = self.add(
             Code.BINARY_CONV if binary else Code.FLOAT_CONV,
             source,

@@ -1,5 +1,8 @@
 """The loaded model: batches, threads, and life without PyTorch."""
 
+import copy
+import multiprocessing
+import pickle
 import shutil
 import subprocess
 import sys
@@ -38,6 +41,18 @@ def test_batches_and_threads_give_the_same_bytes():
             np.testing.assert_array_equal(found, wanted)
     assert one(images[:0]).shape == (0, 10)
     np.testing.assert_array_equal(one.predict(images), wanted.argmax(1))
+
+
+def test_a_model_is_copied_and_sent_to_a_process_that_is_started_anew():
+    b, program = network()
+    images = b.images(3)
+    model = load_program(program, threads=1)
+    wanted = model(images)
+    np.testing.assert_array_equal(copy.deepcopy(model)(images), wanted)
+    again = pickle.loads(pickle.dumps(model))
+    assert (again.threads, again.check_finite) == (1, True)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply(model, (images,)), wanted)
 
 
 def test_many_threads_share_one_model():

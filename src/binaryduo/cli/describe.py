@@ -42,7 +42,7 @@ def describe(
     console.print(table)
     c, h, w = model.input_shape
     console.print(
-        f"input N × {c} × {h} × {w}; {model.isa} on {model.threads} threads; "
+        f"input N × {c} × {h} × {w}; {model.isa} on {model.threads} thread{'s' if model.threads > 1 else ''}; "
         f"{model.workspace_bytes / 2**20:.1f} MiB of working memory",
         highlight=False,
     )

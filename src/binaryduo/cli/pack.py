@@ -38,7 +38,7 @@ def pack(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the target.")] = False,
 ) -> None:
-    """Pack a network with binary activations: one bit per weight, one threshold per channel.
+    """Pack a network with quantized activations: one bit per weight, one threshold per channel and bit.
 
     The file is checked against the network, operation by operation, before it is written. What 16-bit or 8-bit weights
     do to the outputs is measured on the example and printed.

@@ -30,7 +30,7 @@ from binaryduo.engine.program import (
 from binaryduo.errors import PackedFormatError
 
 MAGIC = b"\x89DUO\r\n\x1a\n"
-VERSION = 3
+VERSION = 4
 TAGS = (b"TENS", b"OPER", b"META", b"DATA")
 ALIGNMENT = 64
 GUARD = 64  # bytes behind every array of the data section that a vector load may read
@@ -74,6 +74,8 @@ def version_of(program: Program) -> int:
     >>> version_of(Program([Tensor("x", Storage.FLOAT, 1, 1, 1), Tensor("y", Storage.FLOAT, 1, 1, 1, output=1)]))
     2
     """
+    if any(op.flags & Flag.SHARED_WEIGHTS for op in program.ops):
+        return 4
     if any(
         op.code == Code.LOOKUP or op.flags & Flag.BYTE_WEIGHTS or (op.code in CONVOLUTIONS and op.groups > 1)
         for op in program.ops
@@ -238,7 +240,7 @@ def _read_op(program: Program, name: str, record: tuple[int, ...], data: NDArray
         groups = max(1, op.groups)
         if source.channels % groups or op.channels % groups:
             raise ValueError(f"the channels of operation {name!r} are not a multiple of its groups")
-        count = program.inputs_of(op) * op.channels
+        count = program.stored_inputs(op) * op.channels
         if code == Code.BINARY_CONV or flags & Flag.BIT_WEIGHTS:
             op.weights = view("weights", "u1", (count + 7) // 8)
         elif flags & Flag.BYTE_WEIGHTS:

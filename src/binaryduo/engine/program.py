@@ -52,6 +52,7 @@ class Code(IntEnum):
 
 CONVOLUTIONS = (Code.BINARY_CONV, Code.FLOAT_CONV)
 WITH_EPILOGUE = (*CONVOLUTIONS, Code.POINTWISE)
+MOST_PLANES = 32  # copies of an input that may share weights: a reader lays them out for each
 
 
 class Curve(IntEnum):
@@ -96,6 +97,10 @@ class Flag(IntFlag):
     BIT_WEIGHTS = 8  # a float convolution whose weights are -1 and +1
     EVERY_VALUE = 16  # a NORMALISE whose scales and biases are one for each value, and not for each channel
     BYTE_WEIGHTS = 32  # a float convolution whose weights are whole numbers from -128 to 127
+    # since version 4
+    SHARED_WEIGHTS = (
+        64  # a binary convolution whose weights are those of one copy of its input, and serve all
+    )
 
 
 @dataclass
@@ -141,6 +146,7 @@ class Op:
     weights of each group as those of a convolution of its own, one after the other.
     The `weights` of LOOKUP are a table, 256 floats for each channel. A convolution of BYTES has one more input channel,
     which is 0 in the image, and after its weights the pixel that lies around the image: C + 1 bytes.
+    The copies of an input with SHARED_WEIGHTS are the planes of an activation of several levels: the mean is its value.
     Arrays are as they lie in the file: see `binaryduo.engine.weight_layout`.
     """
 
@@ -208,3 +214,13 @@ class Program:
         if op.code == Code.BINARY_CONV:
             unit = (unit + 7) // 8 * 8 if op.groups > 1 else source.pixel_bytes * 8
         return op.kernel[0] * op.kernel[1] * unit
+
+    def stored_inputs(self, op: Op) -> int:
+        """How many weights a convolution has for one output: those of one plane where all planes share them.
+
+        >>> program = Program([Tensor("x", Storage.BITS, 90, 8, 8, copies=2)])
+        >>> program.stored_inputs(Op("conv", Code.BINARY_CONV, 0, kernel=(3, 3), flags=Flag.SHARED_WEIGHTS))
+        432
+        """
+        shared = self.tensors[op.input].copies if op.flags & Flag.SHARED_WEIGHTS else 1
+        return self.inputs_of(op) // shared

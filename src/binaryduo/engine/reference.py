@@ -116,10 +116,12 @@ def weight_signs(program: Program, op: Op) -> NDArray[np.int8]:
     groups = max(1, op.groups)
     pixels, channels = op.kernel[0] * op.kernel[1], source.channels // groups
     copies = source.copies if groups == 1 else 1
+    shared = copies if op.flags & Flag.SHARED_WEIGHTS else 1
     rows = []
     for part in np.split(op.weights.astype(np.uint8), groups):
         packed = from_blocks(part, op.channels // groups, BINARY_BLOCK).astype(np.uint8)
-        bits = unpack_bits(packed.reshape(len(packed), pixels, -1), channels, copies)
+        bits = unpack_bits(packed.reshape(len(packed), pixels, -1), channels // shared, copies // shared)
+        bits = np.tile(bits, shared)  # the same weights for each plane
         rows.append(2 * bits.astype(np.int8) - 1)
     return np.concatenate(rows).reshape(op.channels, -1)
 

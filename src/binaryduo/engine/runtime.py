@@ -54,6 +54,7 @@ class PackedModel:
     def __init__(self, sections: duo.Sections, threads: int | None = None, check_finite: bool = True) -> None:
         threads = None if threads is None else _whole(threads)
         self.check_finite = check_finite
+        self._content, self._wanted_threads = sections.content, threads
         self.program: Program = duo.parse(sections)
         count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if os.environ.get("BINARYDUO_ISA", "") not in ("", *_native.available().split()):
@@ -67,6 +68,10 @@ class PackedModel:
             raise sections.error(str(error)) from error
         except RuntimeError as error:  # std::system_error
             raise ArgumentError(f"{threads or count} threads cannot be started here: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and sent to other processes as the bytes of its file, which are checked again there."""
+        return _from_bytes, (self._content.tobytes(), self._wanted_threads, self.check_finite)
 
     def __repr__(self) -> str:
         sizes = " × ".join(str(size) for size in self.input_shape)
@@ -171,15 +176,20 @@ class PackedModel:
         form = " + ".join("bits" if t.kind == Storage.BITS else "float" for t in outputs)
         weights, kernel = "", ""
         if op.code == Code.BINARY_CONV:
-            weights, kernel = "1 bit", f"{self.isa} {self._native.binary_kernel(number)}"
+            weights, kernel = "1 bit", f"{self.isa} {self._native.bit_kernel(number)}"
         elif op.code == Code.FLOAT_CONV and op.weights is not None:
             weights = "1 bit" if op.flags & Flag.BIT_WEIGHTS else op.weights.dtype.name
             kernel = f"{self.isa} 6×{32 if self.isa.startswith(('avx512', 'amx')) else 16}"
             if op.flags & Flag.BYTE_WEIGHTS and self.program.tensors[op.input].kind != Storage.FLOAT:
                 kernel = f"{self.isa} bytes"
+            elif chosen := self._native.bit_kernel(number):
+                kernel = f"{self.isa} {chosen}"
         if op.code in (Code.BINARY_CONV, Code.FLOAT_CONV):
             groups = f" in {op.groups} groups" if op.groups > 1 else ""
-            inputs = self.program.tensors[op.input].channels
+            source = self.program.tensors[op.input]
+            shared = source.copies if op.flags & Flag.SHARED_WEIGHTS else 1
+            inputs = source.channels // shared
+            groups += f" on {shared} planes" if shared > 1 else ""
             weights += f", {op.kernel[0]}×{op.kernel[1]}×{inputs}→{op.channels}{groups}"
         return Layer(
             name=op.name,
@@ -218,6 +228,13 @@ def _whole(threads: object) -> int:
             return count
     raise ArgumentError(
         f"threads must be a whole number from 1 to {MOST_THREADS}, not {threads!r}: leave it out to use all cores"
+    )
+
+
+def _from_bytes(content: bytes, threads: int | None, check_finite: bool) -> PackedModel:
+    """The model of a file's bytes: what a copy, or one that was sent to another process, is made of."""
+    return PackedModel(
+        duo.Sections(np.frombuffer(content, np.uint8), "the packed model"), threads, check_finite
     )
 
 

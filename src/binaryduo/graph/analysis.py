@@ -60,8 +60,12 @@ class Analysis:
 
     def binary(self, node: fx.Node) -> bool:
         """Whether a tensor holds zeros and ones alone: what makes a one-bit layer that reads it binary."""
-        segments = self.info[node].segments
-        return bool(segments) and all(s.levels == 2 and s.exact for s in segments)
+        return self.levels(node) == 2
+
+    def levels(self, node: fx.Node) -> int | None:
+        """How many levels a tensor's values have, where all are an activation's levels and as many; else None."""
+        found = {s.levels if s.exact else None for s in self.info[node].segments}
+        return found.pop() if len(found) == 1 else None
 
     def reads_channels(self, layer: fx.Node) -> bool:
         """Whether a layer sums over the dimension that its input's channels are in."""

@@ -23,7 +23,7 @@ from binaryduo.packing.verify import FLOAT32_ROUNDING, Recorder
 
 @dataclass
 class Cause:
-    """Why one image's prediction differs: the activation, how far its value is from 1/2, and the bound."""
+    """Why one image's prediction differs: the activation, how far its value is from its threshold, and the bound."""
 
     image: int
     activation: str
@@ -84,15 +84,12 @@ def _first_flip(
         tensor = packed.program.tensors[number]
         if tensor.kind != Storage.BITS or tensor.name not in recorder.kept:
             continue
-        c, h, w = tensor.shape
-        bits = np.moveaxis(traced[number], -1, 1)
-        wrong = (recorder.kept[tensor.name].reshape(1, c, h, w).numpy() > 0.5) != (bits > 0)
+        wrong = recorder.bits(tensor) != (traced[number] > 0)
         if not wrong.any():
             continue
-        value = recorder.kept[recorder.sources[tensor.name]].reshape(1, c, h, w).numpy()
-        distance = float(np.abs(value[wrong] - 0.5).max())
-        bound = FLOAT32_ROUNDING * max(1.0, float(np.abs(value).max()))
-        return Cause(image, tensor.name, distance, bound)
+        distances, largest = recorder.distances(tensor)
+        bound = FLOAT32_ROUNDING * max(1.0, largest)
+        return Cause(image, tensor.name, float(distances[wrong].max()), bound)
     return None
 
 

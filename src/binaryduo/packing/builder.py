@@ -7,6 +7,7 @@ value with two kinds of users is stored as both at once.
 
 import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,11 @@ from binaryduo.engine.weight_layout import pack_bits
 from binaryduo.errors import GraphError
 from binaryduo.graph.analysis import Analysis
 from binaryduo.graph.operations import Kind
+from binaryduo.nn import QuantAct
 from binaryduo.packing.choices import Choices
 from binaryduo.packing.folding import Step, fold_floats, fold_integers
+from binaryduo.packing.planes import to_planes
+from binaryduo.ste import thresholds
 
 Shape = tuple[int, int, int]
 
@@ -65,6 +69,7 @@ class Value:
     bits: int = -1  # the tensor that holds it as bits, if it is an activation
     act: int = -1  # bits of the activation behind it, stored beside the floats
     bytes: int = -1  # the tensor that holds it as pixels from 0 to 255, if it is the input
+    planes: int = 1  # an activation of more levels is the mean of so many copies of its channels in `bits`
 
 
 class Builder:
@@ -110,9 +115,10 @@ class Builder:
     def name_of(self, node: fx.Node) -> str:
         return str(node.target) if node.op == "call_module" else node.name
 
-    def binary(self, value: "Value") -> bool:
-        """Whether a value is zeros and ones alone, though it may be stored as floats."""
-        return self.analysis.binary(value.node)
+    def planes(self, value: "Value") -> int:
+        """Of how many bits a value is the mean, though it may be stored as floats; 0: it has no levels."""
+        levels = self.analysis.levels(value.node)
+        return 0 if levels is None else levels - 1
 
     def users(self, node: fx.Node) -> list[fx.Node]:
         """The nodes that use a value, seen through those that do nothing in evaluation."""
@@ -129,8 +135,13 @@ class Builder:
             Kind.WEIGHTED,
         )
 
-    def is_activation(self, node: fx.Node) -> bool:
-        return self.analysis.info[node].kind is Kind.QUANT
+    def levels_of(self, node: fx.Node) -> int | None:
+        """How many levels an activation has; None where a node is none, or has full precision."""
+        module = self.analysis.info[node].call.module
+        return module.levels if isinstance(module, QuantAct) else None
+
+    def is_binary_activation(self, node: fx.Node) -> bool:
+        return self.levels_of(node) == 2
 
     # -- storing
 
@@ -140,11 +151,23 @@ class Builder:
             if value.bytes >= 0:
                 value.stored = self.looked_up(value)
             elif value.bits >= 0:
-                value.stored = self.tensor(f"{value.node.name}.float", Storage.FLOAT, value.shape)
-                self.program.ops.append(Op(value.node.name, Code.UNPACK, value.bits, out_float=value.stored))
+                value.stored = self.unpacked(value)
             else:
                 self.store(value)
         return value.stored
+
+    def unpacked(self, value: Value) -> int:
+        """Bits as floats; of planes the mean."""
+        name, bits = value.node.name, self.program.tensors[value.bits]
+        out = self.tensor(
+            f"{name}.float" if value.planes == 1 else f"{name}.planes", Storage.FLOAT, bits.shape
+        )
+        self.program.ops.append(Op(name, Code.UNPACK, value.bits, out_float=out))
+        if value.planes == 1:
+            return out
+        mean = self.tensor(f"{name}.float", Storage.FLOAT, value.shape)
+        self.program.ops.append(Op(name, Code.MEAN_COPIES, out, out_float=mean, copies=value.planes))
+        return mean
 
     def looked_up(self, value: Value) -> int:
         """The input as the model takes it, looked up pixel by pixel; once, whoever reads it."""
@@ -161,19 +184,22 @@ class Builder:
         return out
 
     def as_bits(self, value: Value) -> int:
-        """The number of the tensor of bits that holds a binary value, as a concatenation of bits is."""
+        """The number of the tensor of bits that holds a value with an activation's levels, as a concatenation has."""
         if value.bits < 0:
-            value.bits = self.tensor(f"{value.node.name}.bits", Storage.BITS, value.shape)
-            half = np.full(value.shape[0], 0.5, np.float32)
-            op = Op(value.node.name, Code.POINTWISE, self.floats(value), channels=value.shape[0])
-            self.program.ops.append(replace(op, out_bits=value.bits, threshold=half))
+            value.planes, (c, h, w) = self.planes(value), value.shape
+            value.bits = self.tensor(
+                f"{value.node.name}.bits", Storage.BITS, (c * value.planes, h, w), value.planes
+            )
+            half_way = np.repeat(np.array(thresholds(value.planes + 1), np.float32), c)
+            op = Op(value.node.name, Code.POINTWISE, self.floats(value), channels=c, copies=value.planes)
+            self.program.ops.append(replace(op, out_bits=value.bits, threshold=half_way))
         return value.bits
 
     def store(self, value: Value) -> None:
-        """Emit a pending value as floats, and as bits too if an activation uses it."""
+        """Emit a pending value as floats, and as bits too if a binary activation uses it."""
         pending = value.pending
         assert pending is not None
-        acts = any(self.is_activation(user) for user in self.users(value.node))
+        acts = any(self.is_binary_activation(user) for user in self.users(value.node))
         self.emit(value.node.name, value, pending, floats=True, bits=acts)
 
     def after_pool(self, node: fx.Node, pending: Pending) -> Pending:
@@ -216,25 +242,30 @@ class Builder:
         single = len(self.users(value.node)) == 1
         if value.pending is not None and value.pending.plain and single:
             return value.pending
-        source = self.floats(value)
+        return self.stored(value, name)
+
+    def stored(self, value: Value, name: str) -> Pending:
+        """A value that is stored as floats, to be read again by an operation that does the epilogue alone."""
         one = torch.ones((), dtype=torch.float64)
-        op = Op(name, Code.POINTWISE, source, channels=value.shape[0])
+        op = Op(name, Code.POINTWISE, self.floats(value), channels=value.shape[0])
         return Pending(op, value.shape, None, one)
 
     def bits_of(self, node: fx.Node, value: Value) -> None:
         """Bits of a value that is stored, or of a residual sum that only the activation uses."""
         if value.pending is not None and value.stored < 0:
-            only = all(self.is_activation(user) for user in self.users(value.node))
+            only = all(self.is_binary_activation(user) for user in self.users(value.node))
             self.emit(value.node.name, value, value.pending, floats=not only, bits=True)
             return
-        one = torch.ones((), dtype=torch.float64)
-        op = Op(node.name, Code.POINTWISE, self.floats(value), channels=value.shape[0])
-        self.emit(node.name, value, Pending(op, value.shape, None, one), floats=False, bits=True)
+        self.emit(node.name, value, self.stored(value, node.name), floats=False, bits=True)
 
     def thresholds(self, node: fx.Node, pending: Pending) -> int:
-        """Sums -> bits by thresholds alone; a max pool in between becomes an OR behind them."""
-        steps: list[Step] = [*pending.steps, self.wide.get_submodule(str(node.target))]
-        op = replace(pending.op, copies=pending.copies)
+        """Sums -> bits by thresholds alone; a max pool in between becomes an OR behind them.
+
+        An activation of more levels is one copy for each threshold, a plane; the OR of planes is that of the maximum.
+        """
+        act: Any = self.wide.get_submodule(str(node.target))
+        steps: list[Step] = [*pending.steps, act if act.levels == 2 else partial(to_planes, act)]
+        op = replace(pending.op, copies=pending.copies * (act.levels - 1))
         if pending.reach is not None:
             folded = fold_integers(steps, pending.reach, op.channels, op.copies, pending.scale)
             op.flags |= Flag.INTEGER_THRESHOLD
@@ -251,7 +282,8 @@ class Builder:
             return op.out_bits
         op.out_bits = self.tensor(f"{node.name}.unpooled", Storage.BITS, (c * op.copies, h, w), op.copies)
         self.program.ops.append(op)
-        out = self.tensor(node.name, Storage.BITS, pending.out_shape, op.copies)
+        c, h, w = pending.pooled or pending.shape
+        out = self.tensor(node.name, Storage.BITS, (c * op.copies, h, w), op.copies)
         self.program.ops.append(replace(pending.pool, input=op.out_bits, out_bits=out, flip=flip))
         return out
 

@@ -16,7 +16,7 @@ from binaryduo.engine.program import Flag
 from binaryduo.engine.weight_layout import byte_weights, float_weights, in_groups
 from binaryduo.packing.builder import Builder, Pending, Value
 
-_MOST_INPUTS = 65535  # of a sum of whole numbers, so that it fits into 32 bits
+MOST_INPUTS = 65535  # of a sum of whole numbers, so that it fits into 32 bits
 
 
 def store(b: Builder, node: fx.Node, pending: Pending, value: Value, weight: Tensor, groups: int) -> None:
@@ -30,7 +30,11 @@ def store(b: Builder, node: fx.Node, pending: Pending, value: Value, weight: Ten
         and _fits(weight[0].numel() // weight.shape[1], value.shape[0] + 1)
     ):
         return _on_pixels(b, node, pending, value, weight)
-    on_bits = value.bits >= 0 and (not small or (groups == 1 and weight[0].numel() <= _MOST_INPUTS))
+    on_bits = (
+        value.bits >= 0
+        and value.planes == 1
+        and (not small or (groups == 1 and weight[0].numel() <= MOST_INPUTS))
+    )
     op.input = value.bits if on_bits else b.floats(value)
     if not small:
         dtype = np.float16 if b.choices.half else np.float32
@@ -45,7 +49,7 @@ def store(b: Builder, node: fx.Node, pending: Pending, value: Value, weight: Ten
 
 
 def _fits(taps: int, channels: int) -> bool:
-    return taps * channels <= _MOST_INPUTS
+    return taps * channels <= MOST_INPUTS
 
 
 def _on_pixels(b: Builder, node: fx.Node, pending: Pending, value: Value, weight: Tensor) -> None:

@@ -57,12 +57,14 @@ def curve(b: Builder, call: Call, value: Value) -> Value:
     parameters = _parameters(call, function, names, value.shape[0])
     rising = function in _RISING or (function in (Curve.PRELU, Curve.ELU) and bool((parameters >= 0).all()))
     pending = value.pending
-    only_bits = all(b.is_activation(user) for user in b.users(node)) and len(b.users(node)) == 1
+    users = b.users(node)
+    only_bits = len(users) == 1 and b.levels_of(users[0]) is not None
     if (
         rising
         and only_bits
         and pending is not None
         and pending.residual < 0
+        and (pending.copies == 1 or b.is_binary_activation(users[0]))
         and len(b.users(value.node)) == 1
     ):
         pending.steps.append(_step(b, call))

@@ -6,14 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from binaryduo.engine.program import Code, Flag, Op
+from binaryduo.engine.program import MOST_PLANES, Code, Flag, Op
 from binaryduo.engine.weight_layout import binary_weights, float_weights, in_groups, pack_bits
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.nn import QuantAct, binarize_weight, is_binary_weight
 from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
 from binaryduo.packing import float_layers
 from binaryduo.packing.builder import Builder, Pending, Value
+from binaryduo.packing.float_layers import MOST_INPUTS
 from binaryduo.packing.floats import join
+from binaryduo.packing.planes import plane_thresholds
 
 
 def layer(b: Builder, call: Call, value: Value) -> Value:
@@ -45,14 +47,16 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     op.channels, op.groups = channels, groups if groups > 1 else 0
     scale, reach = torch.ones((), dtype=torch.float64), None
     binary = binarize_weight(weight) if is_binary_weight(module) else None
-    if binary is not None and b.binary(value):
+    planes = b.planes(value)
+    if binary is not None and (planes == 1 or (planes > 1 and _fits_planes(weight, groups, planes))):
         op.code, op.input = Code.BINARY_CONV, b.as_bits(value)
-        scale, reach = binary.abs().flatten()[0], weight[0].numel()
-        copies = b.program.tensors[op.input].copies if groups == 1 else 1
+        scale, reach = binary.abs().flatten()[0] / planes, weight[0].numel() * planes
+        copies = b.program.tensors[op.input].copies // planes if groups == 1 else 1
+        op.flags |= Flag.SHARED_WEIGHTS * (planes > 1)
         op.weights = in_groups(binary.numpy(), groups, partial(binary_weights, copies=copies))
-        if b.program.inputs_of(op) > 65535:  # unused bits of a byte count
+        if b.program.inputs_of(op) > MOST_INPUTS:  # unused bits of a byte count
             raise b.refuse(
-                node, f"it has {reach} inputs per output, and a one-bit layer can have at most 65535"
+                node, f"it has {reach} inputs per output, and a one-bit layer can have at most {MOST_INPUTS}"
             )
     elif binary is not None:  # bits on disk, but sums of floats
         op.input = b.floats(value)
@@ -68,6 +72,13 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     if wide.bias is not None:
         b.add_bias(pending, wide.bias.detach())
     return Value(node, pending.out_shape, pending)
+
+
+def _fits_planes(weight: Tensor, groups: int, planes: int) -> bool:
+    """Whether a one-bit layer can read the planes of its input; otherwise it reads their mean."""
+    _, channels, *kernel = weight.shape
+    inputs = planes * ((channels + 7) // 8 * 8) * kernel[0] * kernel[1]
+    return groups == 1 and planes <= MOST_PLANES and inputs <= MOST_INPUTS
 
 
 def _padding(b: Builder, node: fx.Node, module: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
@@ -86,21 +97,31 @@ def quantize(b: Builder, call: Call, value: Value) -> Value:
     assert isinstance(module, QuantAct)
     if module.levels is None:
         return relu(b, call, value)
-    if module.levels != 2:
-        raise b.refuse(
-            node,
-            f"it has {module.levels} levels. Make it binary first: bd.decouple(model, example_input)",
-        )
-    result = Value(node, value.shape)
+    result = Value(node, value.shape, planes=module.levels - 1)
     pending = value.pending
-    if pending is not None and pending.residual < 0 and len(b.users(value.node)) == 1:
+    alone = pending is not None and pending.residual < 0 and len(b.users(value.node)) == 1
+    if result.planes > 1:
+        _refuse_thresholds(b, node, module, value)
+        alone = alone and pending is not None and pending.copies == 1
+    if alone and pending is not None:
         result.bits = b.thresholds(node, pending)
+    elif result.planes > 1:
+        result.bits = b.thresholds(node, b.stored(value, str(node.target)))
     else:
         if value.act < 0:
             b.bits_of(node, value)
         result.bits = value.act
         b.program.tensors[value.act].name = node.name
     return result
+
+
+def _refuse_thresholds(b: Builder, node: fx.Node, module: QuantAct, value: Value) -> None:
+    """Planes have a threshold for each channel."""
+    if plane_thresholds(module).shape[1] not in (1, value.shape[0]):
+        raise b.refuse(
+            node,
+            "its thresholds are those of single values of a flattened image: put it before the flattening",
+        )
 
 
 def norm(b: Builder, call: Call, value: Value) -> Value:

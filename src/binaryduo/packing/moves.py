@@ -138,10 +138,10 @@ def largest(b: Builder, call: Call, value: Value) -> Value:
 def _max_pool(b: Builder, node: fx.Node, value: Value, op: Op) -> Value:
     shape = b.image_shape(node)
     if value.bits >= 0:
-        copies = b.program.tensors[value.bits].copies
-        out = b.tensor(node.name, Storage.BITS, shape, copies)
+        copies, planes = b.program.tensors[value.bits].copies, value.planes
+        out = b.tensor(node.name, Storage.BITS, (planes * shape[0], *shape[1:]), copies)
         b.program.ops.append(replace(op, input=value.bits, out_bits=out))
-        return Value(node, shape, bits=out)
+        return Value(node, shape, bits=out, planes=planes)
     pending, single = value.pending, len(b.users(value.node)) == 1
     untouched = pending is not None and len(pending.steps) == pending.rising
     if pending is not None and single and untouched and pending.plain and pending.pool is None:

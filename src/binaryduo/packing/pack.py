@@ -1,4 +1,4 @@
-"""`pack`: a trained network with binary activations becomes one small file that runs without PyTorch."""
+"""`pack`: a trained network with quantized activations becomes one small file that runs without PyTorch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from binaryduo.graph.analysis import analyse_graph
 from binaryduo.graph.canonical import canonicalise
 from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.tracing import as_inputs, copied, modules_out_of_place, run_shapes, trace
+from binaryduo.nn import QuantAct
 from binaryduo.packing import verify
 from binaryduo.packing.choices import Choices, PerChannel, choose
 from binaryduo.packing.engine_forms import engine_forms
@@ -39,6 +40,8 @@ class Packed:
     deviation: float = (
         0.0  # of the outputs for the example, where weights were rounded: of the largest output
     )
+    version: int = 1  # of the format: the lowest that has what the file uses
+    planes: int = 1  # the most bits of which one value is the mean: one fewer than levels
 
     def __str__(self) -> str:
         rounded = (
@@ -46,11 +49,14 @@ class Packed:
             if self.deviation
             else ""
         )
+        planes = (
+            f"; values of {self.planes + 1} levels are {self.planes} bits each" if self.planes > 1 else ""
+        )
         return (
             f"{self.path}: {self.bytes:,} bytes, was {self.model_bytes:,} in PyTorch "
             f"({self.model_bytes / self.bytes:.1f} times smaller); "
             f"{self.checked.operations} operations agree, "
-            f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding{rounded}"
+            f"{self.checked.close} of {self.checked.bits:,} bits differ by rounding{rounded}{planes}"
         )
 
 
@@ -66,9 +72,11 @@ def pack(
     std: PerChannel | None = None,
     first_layer: str | None = None,
 ) -> Packed:
-    """Write the packed form of a model whose activations are binary; the model is left as it was.
+    """Write the packed form of a model whose activations are quantized; the model is left as it was.
 
-    One-bit layers become bits, BN and activation one threshold a channel, max pooling of bits an OR. Layers
+    One-bit layers become bits, BN and activation one threshold a channel, max pooling of bits an OR. An activation of
+    L > 2 levels, as a coupled network has, becomes L − 1 bits whose mean it is: one-bit layers read all of them with
+    one set of weights, other layers read the mean. Layers
     with float weights stay float: `float_weights="float16"` halves them on disk, `"int8"` quarters them. Before the
     file is written the program is compared with the model, operation by operation, on the example and on random images.
     `meta` is kept in the file: text of the caller's, as class names.
@@ -91,6 +99,7 @@ def pack(
         raise ArgumentError("a packed model has one input of the shape (N, C, H, W), (N, C, T) or (N, C)")
     choices = choose(inputs[0].shape[1], input, mean, std, float_weights, first_layer)
     work = copied(model).cpu().float().eval()
+    _check_finite(work)
     fix_thresholds(work)
     samples = _samples(inputs[0], choices)
     floats = [choices.pixels.normalise(sample) if choices.pixels else sample for sample in samples]
@@ -112,10 +121,22 @@ def pack(
     path = Path(path)
     write_synced(path, content)
     deviation = 0.0 if choices.exact else _deviation(_loaded(content), samples[0].numpy(), wanted)
-    packed = Packed(path, len(content), size, checked, deviation)
+    levels = [module.levels for module in work.modules() if isinstance(module, QuantAct)]
+    planes = max((n - 1 for n in levels if n is not None), default=1)
+    packed = Packed(path, len(content), size, checked, deviation, duo.version_of(program), planes)
     if verbose:
         print(packed)
     return packed
+
+
+def _check_finite(work: nn.Module) -> None:
+    """Refuse weights and statistics that are no numbers: a threshold would turn them into a confident answer."""
+    statistics = [
+        named for named in work.named_buffers() if named[0].endswith(("running_mean", "running_var"))
+    ]
+    for name, tensor in [*work.named_parameters(), *statistics]:
+        if not bool(torch.isfinite(tensor).all()):
+            raise GraphError(f"the model cannot be packed: {name} has values that are infinite or no numbers")
 
 
 def _samples(example: torch.Tensor, choices: Choices) -> list[torch.Tensor]:

@@ -3,11 +3,10 @@
 Every operation of the NumPy reference is fed with the float64 model's own tensors, and the native executor's
 operations are compared with the reference's on the native executor's own tensors: so no error can hide behind
 another one, and none can grow from layer to layer. A bit may differ only where the value that it was made
-from lies within rounding of the threshold 1/2.
+from lies within rounding of its threshold, which is 1/2 unless it is a plane of an activation of more levels.
 """
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
 from binaryduo._common.float64 import AllFloat64
+from binaryduo.engine import program as ir
 from binaryduo.engine import reference
 from binaryduo.engine.program import Code, Flag, Op, Program, Storage
 from binaryduo.errors import GraphError
 from binaryduo.graph.tracing import copied, tensors_in
+from binaryduo.nn import QuantAct
+from binaryduo.packing.planes import plane_thresholds, planes_of_levels
+from binaryduo.ste import thresholds
 
 FLOAT32_ROUNDING = 1e-4  # relative to a tensor's largest value: sums of thousands of float32 products
 FLOAT64_ROUNDING = 1e-9
@@ -45,6 +48,7 @@ class Recorder(fx.Interpreter):
         super().__init__(model, garbage_collect_values=False, graph=graph)
         self.kept: dict[str, Tensor] = {}
         self.sources: dict[str, str] = {}
+        self.thresholds: dict[str, Values] = {}  # of each activation's planes, (L - 1, 1 or C)
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
@@ -52,7 +56,26 @@ class Recorder(fx.Interpreter):
             self.kept[n.name] = value
             if n.all_input_nodes:
                 self.sources[n.name] = n.all_input_nodes[0].name
+            act = self.submodules.get(str(n.target)) if n.op == "call_module" else None
+            if isinstance(act, QuantAct) and act.levels is not None:
+                self.thresholds[n.name] = plane_thresholds(act).cpu().numpy()
         return value
+
+    def values(self, name: str, tensor: ir.Tensor) -> Values:
+        """A node's values as a tensor of the program has them, (1, H, W, C); of planes, the value once."""
+        size = (1, -1, tensor.height, tensor.width)
+        return np.moveaxis(self.kept[name].detach().cpu().numpy().reshape(size), 1, -1)
+
+    def bits(self, tensor: ir.Tensor) -> NDArray[np.uint8]:
+        """The node that a tensor of bits is named after, as its bits."""
+        values = self.values(tensor.name, tensor)
+        return planes_of_levels(values, tensor.channels // values.shape[-1]).astype(np.uint8)
+
+    def distances(self, tensor: ir.Tensor) -> tuple[Values, float]:
+        """How far the values that an activation's bits are made of are from their thresholds; the largest value."""
+        source = self.values(self.sources[tensor.name], tensor).astype(np.float64)
+        at = self.thresholds.get(tensor.name, thresholds(tensor.channels // source.shape[-1] + 1))
+        return np.concatenate([np.abs(source - t) for t in at], axis=-1), float(np.abs(source).max())
 
 
 def check(
@@ -71,21 +94,16 @@ def check(
     with AllFloat64(), torch.no_grad():
         recorder.run(image.double())
 
-    def known(name: str, number: int) -> Values | None:
-        if name not in recorder.kept:
+    def known(tensor: ir.Tensor) -> Values | None:
+        if tensor.name not in recorder.kept:
             return None
-        c, h, w = program.tensors[number].shape
-        value = recorder.kept[name].detach().cpu().numpy().reshape(1, c, h, w)
-        return np.moveaxis(value, 1, -1)
+        return recorder.bits(tensor) if tensor.kind == Storage.BITS else recorder.values(tensor.name, tensor)
 
-    def before(name: str, number: int) -> Values | None:
-        return known(recorder.sources[name], number) if name in recorder.sources else None
-
-    values: list[Values | None] = [known(t.name, i) for i, t in enumerate(program.tensors)]
+    values = [known(tensor) for tensor in program.tensors]
     if program.tensors[0].kind == Storage.BYTES and sample is not None:
         c, h, w = program.tensors[0].shape
         values[0] = np.moveaxis(sample.numpy().reshape(1, c, h, w), 1, -1)
-    return _compare(program, values, before, tolerance)
+    return _compare(program, values, recorder, tolerance)
 
 
 def check_graph(model: nn.Module, work: nn.Module, graph: fx.Graph, images: Tensor) -> list[Tensor]:
@@ -117,12 +135,7 @@ def _alike(found: Tensor, wanted: Tensor) -> bool:
     return found.shape == wanted.shape and float((found - wanted).abs().max()) <= 1e-6 * size
 
 
-def _compare(
-    program: Program,
-    values: list[Values | None],
-    before: Callable[[str, int], Values | None],
-    tolerance: float,
-) -> Checked:
+def _compare(program: Program, values: list[Values | None], recorder: Recorder, tolerance: float) -> Checked:
     result = Checked()
     for op in program.ops:
         for number, found in reference.step(program, op, values).items():
@@ -135,16 +148,16 @@ def _compare(
                 _same_floats(op, found, wanted, tolerance)
                 continue
             result.bits += wanted.size
-            wrong = found != (wanted > 0.5)
+            wrong = found != wanted
             if not wrong.any():
                 continue
-            source = before(tensor.name, number)
-            if source is None:
+            if tensor.name not in recorder.sources:
                 raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ")
-            bound = tolerance * max(1.0, float(np.abs(source).max()))
+            distance, largest = recorder.distances(tensor)
+            bound = tolerance * max(1.0, largest)
             if op.flags & Flag.INTEGER_THRESHOLD:
                 bound = FLOAT64_ROUNDING
-            if (np.abs(source[wrong].astype(np.float64) - 0.5) > bound).any():
+            if (distance[wrong] > bound).any():
                 raise _parted(op, f"{int(wrong.sum())} of {wanted.size} bits differ, not all by rounding")
             result.close += int(wrong.sum())
     return result

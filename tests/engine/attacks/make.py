@@ -179,6 +179,35 @@ def many_inputs() -> bytes:
     return duo.to_bytes(b.program)
 
 
+def planes(count: int, channels: int = 5, size: tuple[int, int] = (3, 3), layers: int = 1) -> Program:
+    """Layers with weights of one plane for all planes of their input."""
+    b = Builder(channels, *size, seed=8)
+    x = b.binarize(0, count)
+    for _ in range(layers):
+        b.conv(x, 33, size, padding=(0, 0), shared=True)
+    return b.finish(len(b.program.tensors) - 1)
+
+
+def planes_again() -> bytes:
+    """Forty layers that lay the same weights out for 32 planes each: a small file that would be large in memory."""
+    parts = parts_of(duo.to_bytes(planes(32, layers=40)))
+    records = [parts[OPS][i : i + 128] for i in range(0, len(parts[OPS]), 128)]
+    first = struct.unpack_from("<Q", records[1], 64)[0]
+    parts[OPS] = records[0] + b"".join(r[:64] + long(first) + b"\xff" * 32 + r[104:] for r in records[1:])
+    parts[3] = parts[3][: first + 33 * 9 + 64]
+    return joined(parts)
+
+
+def plane_in_the_guard() -> bytes:
+    """The weights of one plane end where the data has ended."""
+    program = planes(2)
+    parts = parts_of(duo.to_bytes(program))
+    first = struct.unpack_from("<Q", parts[OPS], CONVOLUTION + 64)[0]
+    record = parts[OPS][CONVOLUTION : CONVOLUTION + 128]
+    record = record[:64] + long(first) + b"\xff" * 32 + record[104:]
+    return joined([parts[0], parts[OPS][:CONVOLUTION] + record, parts[2], parts[3][: first + 33 * 9 + 60]])
+
+
 ESCAPES = {
     "tensors": ["\x1b[2J\x1b]0;owned\x07", "\u202egnp.exe", "c"],
     "ops": ["\r\n", "x" * 5000],
@@ -212,6 +241,13 @@ ATTACKS: dict[str, Callable[[], bytes]] = {
     "refused-bytes-as-floats": lambda: altered(TENSORS, 0, word(2)),
     "refused-frame-in-the-guard": frame_in_the_guard,
     "refused-more-inputs-than-16-bits": many_inputs,
+    "refused-planes-without-end": lambda: duo.to_bytes(planes(33)),
+    "refused-planes-in-groups": lambda: altered(OPS, CONVOLUTION + 60, word(3), planes(3)),
+    "refused-planes-of-floats": lambda: altered(OPS, 4, word(64), planes(2)),
+    "refused-planes-of-more-inputs-than-16-bits": lambda: duo.to_bytes(planes(32, 1, (1, 256))),
+    "refused-planes-that-share-again": planes_again,
+    "refused-plane-in-the-guard": plane_in_the_guard,
+    "loads-thirty-two-planes": lambda: duo.to_bytes(planes(32)),
     "refused-channel-that-is-not-there": lambda: listed([0, 1, 2, 0x4000_0000]),
     "refused-sections-that-overlap": sections_that_overlap,
     "refused-section-that-wraps": section_that_wraps,
