@@ -13,13 +13,23 @@ def rows(**last: list[float]) -> list[dict[str, object]]:
 
 
 def test_units_are_one_bit_and_seed_by_seed() -> None:
-    units = study.units("hours")
+    units = [unit for unit in study.units("hours") if "question" not in unit]
     assert [unit["seed"] for unit in units] == [0, 0, 1, 1, 2, 2]
     recipes = [ways.recipe_of(unit) for unit in units]
     assert {recipe.model.weight_bits for recipe in recipes} == {1}
     assert {recipe.loop.precision for recipe in recipes} == {"bf16"}
     epochs = {r.train.epochs + (r.finetune.epochs if r.finetune else 0) for r in recipes}
     assert epochs == {study.EPOCHS}
+
+
+def test_rates_are_chosen_on_held_out_images_for_both_ways_alike() -> None:
+    tests = [unit for unit in study.units("hours") if unit.get("question") == "rate"]
+    assert {unit["validation"] for unit in tests} == {0.1}
+    rates = {way: [unit["lr"] for unit in tests if unit["way"] == way] for way in study.WAYS}
+    assert rates["duo"] == rates["baseline"] == list(study.RATES)
+    tried = [{"way": "duo", "seed": 0, "lr": 0.01, "last": 80.0, "best": 80.0, "question": "rate"}]
+    assert study.verdicts(tried + rows(baseline=[82.0])) == []
+    assert "0.01: 80.00" in study.numbers(tried)
 
 
 def test_the_claim_is_judged_over_pairs_of_seeds() -> None:
@@ -32,5 +42,5 @@ def test_the_claim_is_judged_over_pairs_of_seeds() -> None:
 def test_one_way_alone_judges_nothing_and_says_what_is_missing() -> None:
     some = rows(duo=[84.0])
     assert study.verdicts(some) == []
-    assert "5 runs are missing" in study.numbers(some)
+    assert "5 runs of 20 epochs are missing" in study.numbers(some)
     assert study.draw(some)["one_bit_weights.png"].axes

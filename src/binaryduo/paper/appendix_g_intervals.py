@@ -30,6 +30,7 @@ rule      A claim holds where Student's 95 % interval of the difference of accur
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -173,7 +174,8 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
                 continue
             claim = f"thresholds learned for each {interval} improve {what} ({levels} levels)"
             pairs.append((names[0], names[1], claim))
-    return compare_all(found, pairs)
+    judged = compare_all(found, pairs)
+    return [replace(v, number=f"learned − fixed: {v.number.rpartition(': ')[2]}") for v in judged]
 
 
 def numbers(rows: list[Row]) -> str:
@@ -251,8 +253,9 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
     middle.set_ylabel("root mean square of the thresholds' moves")
     right.set_xlabel("layer of the coupled network (not the last)")
     right.set_ylabel("cosine of coarse gradient and CDG")
+    middle.set_ylim(bottom=0)
+    right.axhline(0, color="#57606a", lw=1)
     for axis in (middle, right):
-        axis.set_ylim(bottom=0)
         axis.xaxis.get_major_locator().set_params(integer=True)
         axis.legend(fontsize=8, frameon=False)
     for axis in (left, middle, right):
