@@ -347,3 +347,21 @@ def test_different_levels_side_by_side(layer: Any) -> None:
     binary = bd.decouple(model, x)
     assert {m.levels for m in binary.modules() if isinstance(m, bd.nn.QuantAct)} == {2}
     assert binary.decoupling.comparison.largest_difference_float64 < 1e-10  # type: ignore[union-attr]
+
+
+def test_values_that_lie_on_thresholds_by_construction_are_warned_of() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        bd.nn.QuantAct(),
+        nn.AvgPool2d(2),
+        bd.nn.QuantAct(),
+        nn.Flatten(),
+        nn.Linear(256, 4),
+    ).double()
+    x = torch.rand(20, 3, 8, 8).double()
+    coupled = bd.couple(net, x, levels=4).eval()
+    coupled[1].bias.data.fill_(0.5)  # type: ignore[index, union-attr]
+    with pytest.warns(UserWarning, match="lie exactly on thresholds"):
+        bd.decouple(coupled, x)

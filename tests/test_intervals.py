@@ -13,6 +13,7 @@ from torch import Tensor, fx, nn
 
 import binaryduo as bd
 from binaryduo import ste as stes
+from binaryduo.errors import GraphError
 from binaryduo.nn.intervals import LEAST_GAP, kept_apart
 from binaryduo.packing.onnx import standard_modules
 from binaryduo.training.fast.norm import kinds_fit, pairs
@@ -292,3 +293,20 @@ def test_profile_measures_it() -> None:
     found = bd.mismatch.profile(model, nn.functional.cross_entropy, X, labels, step=0.05, coordinates=20)
     assert found.method == "suffix"
     assert [layer.name for layer in found.layers] == ["0", "3", "8"]
+
+
+def test_an_activation_shared_by_other_widths_cannot_learn_for_each_channel() -> None:
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.last = nn.Linear(4, 16), nn.Linear(16, 24), nn.Linear(24, 2)
+            self.act = bd.nn.QuantAct()
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.last(self.act(self.second(self.act(self.first(x)))))
+            return out
+
+    x = torch.rand(3, 4)
+    with pytest.raises(GraphError, match=r"'act' is used for 1[0-9] and for 1[0-9] channels"):
+        bd.couple(Shared(), x, interval="channel")
+    bd.couple(Shared(), x, interval="layer")(x)

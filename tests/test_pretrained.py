@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import binaryduo as bd
+from binaryduo.cli.app import run
 from binaryduo.errors import ArgumentError, CheckpointError, DataError
 from binaryduo.models.trained import VARIABLE, compact, expanded, weights_file
 from binaryduo.training import Data, Loop, Model, Recipe, Stage, train
@@ -49,6 +50,16 @@ def test_a_run_becomes_a_network_with_the_accuracy_of_its_card(
     assert found.options["weight_bits"] == 1
     with pytest.raises(ArgumentError, match="leave out width"):
         open_source("tiny", given={"width": 1.0})
+
+
+def test_the_card_knows_which_images_a_verb_needs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(folder / "cards"))
+    with pytest.raises(SystemExit) as left:
+        run(["mismatch", "network", "tiny", "--images", "200", "--coordinates", "4"])
+    assert left.value.code == 0
+    assert "200 samples" in capsys.readouterr().out
 
 
 def test_one_bit_weights_are_kept_by_sign_and_scale() -> None:

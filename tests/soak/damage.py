@@ -14,7 +14,7 @@ from unittest import mock
 
 from binaryduo.errors import BinaryDuoError
 from binaryduo.training import Stage, schedule
-from tests.soak.small_run import orphans, quick
+from tests.soak.small_run import memory_folder, orphans, quick
 from tests.soak.verbs import carry_on, outcome
 
 TENSOR_BYTES = 1000  # sampled of each tensor file
@@ -99,7 +99,7 @@ def judged(verb: str, folder: Path, wanted: dict[str, Any]) -> tuple[str, str]:
 def results(verb: str, minutes: float, most: int | None = None) -> Iterator[tuple[Case, str, str]]:
     """Each case with what came of it, until all are done or the time is over."""
     until = time.monotonic() + 60 * minutes
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as place:
         whole, part, here = (Path(place) / name for name in ("whole", "part", "here"))
         with quick():
             carry_on(verb, whole)

@@ -100,6 +100,10 @@ def seeds() -> Iterator[Program]:
     b = Builder(5, 3, 4, seed=7, kind=Storage.BYTES)
     x = b.conv(b.lookup(), 20, groups=5)
     yield b.finish(b.conv(x, 6, groups=2, small=True))
+    b = Builder(9, 5, 4, seed=8)
+    x = b.conv(b.binarize(0, copies=3), 34, copies=2, out="bits", integer=True, shared=True)
+    x = b.conv(b.pool(x, Code.MAX_POOL), 33, (1, 1), padding=(0, 0), copies=2, out="bits", shared=True)
+    yield b.finish(b.conv(x, 5, (2, 2), padding=(0, 0), shared=True))
 
 
 def write_seeds(corpus: Path) -> None:

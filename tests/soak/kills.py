@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.children import ended, forked
-from tests.soak.small_run import orphans, quick
+from tests.soak.small_run import memory_folder, orphans, quick
 from tests.soak.verbs import carry_on, outcome
 
 
@@ -87,7 +87,7 @@ def results(verb: str, minutes: float, most: int | None = None, seed: int = 0) -
     `most`: of the first sixty calls so many are sampled, and as many random moments follow.
     """
     until, moments = time.monotonic() + 60 * minutes, random.Random(seed)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=memory_folder()) as place:
         killing, folder = Killing(verb, Path(place)), Path(place) / "run"
         wanted, length = killing.whole()
         points = [(number, after) for number in range(1, 10_000) for after in (False, True)]

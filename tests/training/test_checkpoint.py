@@ -12,7 +12,7 @@ from torch import nn
 
 from binaryduo.errors import CheckpointError
 from binaryduo.training import Stage, checkpoint
-from binaryduo.training.devices import make_optimizer
+from binaryduo.training.optimizing import make_optimizer
 
 
 def network(width: int = 4) -> nn.Module:
@@ -143,3 +143,15 @@ def test_a_disk_that_takes_no_more_loses_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "could not be written (File too large): nothing saved before is lost" in done.stdout
     assert "1 ['step-000000001.json', 'step-000000001.safetensors']" in done.stdout
+
+
+def test_a_step_whose_tensors_were_deleted_goes_once_another_is_whole(tmp_path: Path) -> None:
+    tensors = checkpoint.pack_state(network())
+    for step in (1, 2):
+        checkpoint.save_step(tmp_path, step, tensors, {"step": step})
+    (tmp_path / "step-000000001.safetensors").unlink()
+    checkpoint.tidy(tmp_path, 2)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "step-000000002.json",
+        "step-000000002.safetensors",
+    ]

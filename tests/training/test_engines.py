@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,22 +78,18 @@ def test_the_choice_is_stored(tmp_path: Path) -> None:
     assert Measured(**found.state["chosen"]) == Measured("eager", 5, 1, {})
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def test_torchrun_runs_the_command(tmp_path: Path) -> None:
     command = [
         "-m",
         "torch.distributed.run",
         "--nproc-per-node",
         "2",
-        "--master-addr",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "127.0.0.1:0",  # any free port, taken by the process that needs it
+        "--local-addr",
         "127.0.0.1",
-        "--master-port",
-        free_port(),
         "-m",
         "binaryduo",
         "train",

@@ -122,8 +122,16 @@ def test_the_coupled_network_is_as_wide_as_asked(tmp_path: Path) -> None:
         p.shape for p in bd.decouple(filled.eval(), X[:16]).parameters()
     ]
     assert "widths: fill" in (tmp_path / "fill" / "recipe.yaml").read_text()
-    with pytest.raises(bd.BinaryDuoError, match=r"model\.widths"):
-        duo(MyNet(), data(LABELS), None, FIRST, SECOND, LOOP, tmp_path / "fill", resume=True)
+    before = (tmp_path / "fill" / "recipe.yaml").read_bytes()
+    arguments = (MyNet(), data(LABELS), None, FIRST, SECOND, LOOP, tmp_path / "fill", True)
+    with pytest.raises(
+        bd.BinaryDuoError, match=r"started with widths='fill', and this call does not give it"
+    ):
+        duo(*arguments)
+    with pytest.raises(bd.BinaryDuoError, match=r"started without interval=, .* leave out interval="):
+        duo(*arguments, widths="fill", interval="layer")
+    assert (tmp_path / "fill" / "recipe.yaml").read_bytes() == before
+    duo(*arguments, widths="fill")
 
 
 def test_what_duo_cannot_take_is_refused(tmp_path: Path) -> None:

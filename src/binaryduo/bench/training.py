@@ -71,7 +71,7 @@ def plain_loop(task: Task) -> list[float]:
 
 def our_loop(task: Task) -> list[float]:
     """Seconds of each step of `fit`, from its own records."""
-    from binaryduo.training.loop import fit
+    from binaryduo.training.own_fit import fit
     from binaryduo.training.recipe import Loop, Stage
     from binaryduo.training.runlog import read_metrics
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from functools import lru_cache
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -66,11 +67,22 @@ def load_embedded() -> Arrays:
     }
 
 
+CHECKOUT = Path(__file__).parents[3] / "images" / "src" / "binaryduo_images" / EMBEDDED
+
+
+def has_embedded() -> bool:
+    """Whether the small file is on this machine.
+
+    >>> has_embedded()
+    True
+    """
+    return CHECKOUT.is_file() or find_spec("binaryduo_images") is not None
+
+
 def _compressed() -> bytes:
     """The small file: of the checkout that we are imported from, else of the package binaryduo-images."""
-    checkout = Path(__file__).parents[3] / "images" / "src" / "binaryduo_images" / EMBEDDED
-    if checkout.is_file():
-        return checkout.read_bytes()
+    if CHECKOUT.is_file():
+        return CHECKOUT.read_bytes()
     try:
         return files("binaryduo_images").joinpath(EMBEDDED).read_bytes()
     except ModuleNotFoundError as error:

@@ -57,7 +57,9 @@ class Entry:
 
 
 ENTRIES = (
-    Entry("fashion-mnist-small", "10,000 + 2,000 grey images, 28×28", "inside the package", "4.5 MB"),
+    Entry(
+        "fashion-mnist-small", "10,000 + 2,000 grey images, 28×28", "the package binaryduo-images", "4.5 MB"
+    ),
     Entry("fashion-mnist", "60,000 + 10,000 grey images, 28×28", "Debian's dataset-fashion-mnist", "31 MB"),
     Entry(
         "cifar10",

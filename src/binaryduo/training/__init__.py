@@ -3,7 +3,8 @@
 from binaryduo.training.counts import Counts
 from binaryduo.training.duo import DuoResult, train
 from binaryduo.training.evaluation import evaluate
-from binaryduo.training.loop import Result, fit
+from binaryduo.training.loop import Result
+from binaryduo.training.own_fit import fit
 from binaryduo.training.recipe import (
     Data,
     Loop,

@@ -123,7 +123,13 @@ def remove_beginning(folder: Path) -> None:
 
 
 def _remove_orphans(folder: Path) -> None:
-    """Tensors without their JSON, which is removed first, and half-written files: a kill may have left them."""
+    """Tensors without their JSON, which is removed first, and half-written files: a kill may have left them.
+
+    And the JSON of a step whose tensors somebody has deleted: another step's are whole, or nobody would be here.
+    """
+    for path in _steps(folder):
+        if not path.with_suffix(".safetensors").exists():
+            path.unlink(missing_ok=True)
     for kind in ("step", "best"):
         for path in folder.glob(f"{kind}-*.safetensors"):
             if not path.with_suffix(".json").exists():

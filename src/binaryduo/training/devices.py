@@ -1,18 +1,15 @@
 """Processes and devices: one process by itself, or one of many under torchrun."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import DoublePrecision
-from torch import nn
 
 from binaryduo.errors import ArgumentError, BinaryDuoError
-from binaryduo.training.recipe import Loop, Stage
+from binaryduo.training.recipe import Loop
 
-MOMENTUM = 0.9  # of "sgd"
 PRECISIONS: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 # What gloo and NCCL say when the process at the other end is gone.
@@ -59,34 +56,6 @@ def process_lost(error: RuntimeError) -> ProcessLost | None:
         "another process of this run has ended, so this one stops too; its own message says why. Start the "
         f"same command again with --resume ({str(error).splitlines()[0]})"
     )
-
-
-def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
-    """AdamW (decoupled decay), Adam or SGD with momentum (L2 decay); vectors (biases, BN) are not decayed."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": stage.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-    if stage.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=stage.lr, momentum=MOMENTUM, fused=fused)
-    kind = torch.optim.AdamW if stage.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=stage.lr, fused=fused)
-
-
-def called_optimizer(make: Callable[[Any], Any], model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that a user's function makes of the parameters that are trained."""
-    found = make([p for p in model.parameters() if p.requires_grad])
-    if not isinstance(found, torch.optim.Optimizer):
-        raise ArgumentError(
-            f"optimizer= must be a function of the parameters that gives a torch optimizer, and gave one of type "
-            f"{type(found).__name__}: for example lambda p: torch.optim.SGD(p, lr=0.1)"
-        )
-    if isinstance(found, torch.optim.LBFGS):
-        raise ArgumentError("LBFGS computes the loss several times a step, which this loop does not do")
-    return found
 
 
 def agreed(fabric: Fabric, wish: bool) -> bool:

@@ -139,9 +139,11 @@ class Identity:
             return False
         key, (there, here) = next(iter(found.items()))
         more = f" ({len(found)} settings differ)" if len(found) > 1 else ""
+        # A model of one's own is trained from Python, where no setting can be changed on the way.
+        how = "" if "model.class" in self.settings else f", and change a setting with --resume --set {key}=…"
         raise CheckpointError(
             f"recipe.yaml says {key} = {here!r}, and {origin} was trained with {there!r}{more}: recipe.yaml was "
-            f"edited after the run had begun; put it back, and change a setting with --resume --set {key}=…"
+            f"edited after the run had begun; put it back{how}"
         )
 
 

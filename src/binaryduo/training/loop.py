@@ -1,8 +1,6 @@
 """The training loop: readable in a sitting, resumable at any step, the same on one process or many.
 
-    result = fit(model, train, test, Stage(epochs=10, lr=1e-3), folder="runs/mine")
-
-`train` and `test` are splits of binaryduo.data or any DataLoader of (inputs, targets).
+`Trainer` runs one stage: `fit` (own_fit.py) makes one for a user's own model, `train` (duo.py) for a recipe, `duo` two.
 """
 
 import json
@@ -28,19 +26,18 @@ from binaryduo.nn import clip_latent_weights, is_binary_weight
 from binaryduo.training import checkpoint, nonfinite, schedule, synced_norm
 from binaryduo.training.batches import call, moved
 from binaryduo.training.counts import Counts
-from binaryduo.training.devices import agreed, called_optimizer, make_fabric, make_optimizer, process_lost
+from binaryduo.training.devices import agreed, process_lost
 from binaryduo.training.display import Display
 from binaryduo.training.engines import prepare
 from binaryduo.training.evaluation import a_parameter, as_split, sums_over
 from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.measured import Measured, measure_open_settings, settled
 from binaryduo.training.metrics import Metrics
-from binaryduo.training.own import MakeOptimizer, describe_model, own_recipe, own_settings
+from binaryduo.training.optimizing import MakeOptimizer, Optimizing
+from binaryduo.training.own import describe_model
 from binaryduo.training.recipe import Loop, Recipe, Stage
-from binaryduo.training.runlog import RunFolder
 from binaryduo.training.state import RunState
-from binaryduo.training.task import Loss, Task, examples
-from binaryduo.training.task import Metrics as TaskMetrics
+from binaryduo.training.task import Task, examples
 from binaryduo.training.watching import OnProfile, Watch
 
 AGREE_EVERY = 8  # steps between questions to the other processes
@@ -62,60 +59,6 @@ class Result:
     engine: str
     unreadable: int
     test: dict[str, float] | None = None
-
-
-def fit(
-    model: nn.Module,
-    train: "Split | Iterable[Any]",
-    test: "Split | Iterable[Any] | None" = None,
-    stage: Stage | None = None,
-    loop: Loop | None = None,
-    folder: "str | Path" = "runs/latest",
-    resume: bool = False,
-    fabric: Fabric | None = None,
-    loss: Loss | None = None,
-    metrics: TaskMetrics | None = None,
-    optimizer: MakeOptimizer | None = None,
-    scheduler: schedule.Scheduler | None = None,
-    on_profile: OnProfile | None = None,
-) -> Result:
-    """Train a model in place in a folder of its own; with `resume`, continue what the folder holds.
-
-    A batch is (inputs, targets); several inputs are a tuple, or a dictionary by the names of forward()'s arguments.
-    `loss` is a function of (output, target) that gives one number; without one the targets are class labels, and the
-    cross-entropy is taken. `metrics` are functions of (output, target) by name, each the mean over a batch, or
-    torchmetrics objects, which are measured on the test split. `optimizer` is a function of the parameters that gives
-    a torch optimizer, in place of `stage.optimizer`, `lr` and `weight_decay`: the schedule multiplies its own rates.
-    `scheduler` is a function of (step, all steps) that gives the factor of the rate at each step, in place of the
-    stage's `schedule`, `warmup`, `drops` and `gamma`. It must be a pure function: a run that continues asks it again.
-    `on_profile` is called with each line on the gradient mismatch that `loop.profile_every` asks for.
-    """
-    stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
-    task = Task(loss, metrics, loop.monitor, loop.direction)
-    images, tests = as_split(train), None if test is None else as_split(test)
-    recipe = own_recipe("fit", model, task, optimizer, {"train": stage}, loop, images, tests, scheduler)
-    fabric = make_fabric(loop) if fabric is None else fabric
-    with RunFolder(folder, resume, writes=fabric.is_global_zero) as run:
-        run.describe_own(recipe, loop.seed)
-        identity = Identity("fit", 0, own_settings(recipe))
-        trainer = Trainer(
-            model,
-            images,
-            tests,
-            stage,
-            loop,
-            run.path,
-            fabric,
-            "training",
-            identity,
-            task,
-            optimizer,
-            scheduler,
-        )
-        trainer.on_profile = on_profile
-        result = trainer.run()
-        run.write_json("summary.json", asdict(result))
-    return result
 
 
 class Trainer:
@@ -141,7 +84,6 @@ class Trainer:
         scheduler: schedule.Scheduler | None = None,
     ) -> None:
         schedule.check(stage)
-        self.scheduler = scheduler
         self.describes = task is not None
         self.task = Task(None, None, loop.monitor, loop.direction) if task is None else task
         self.task.check_tested(test is not None)
@@ -173,14 +115,7 @@ class Trainer:
         self.chosen = Measured("eager", 0, 1, {})
         self.forward: Any = self.model  # as the engine computes it, wrapped by Fabric
         self.context: AbstractContextManager[Any] = nullcontext()
-        self.optimizer = (
-            make_optimizer(self.model, stage)
-            if optimizer is None
-            else called_optimizer(optimizer, self.model)
-        )
-        # Each group's rate at a schedule of 1: the stage's, or that which a user's optimizer was made with.
-        self.rates = None if optimizer is None else [group["lr"] for group in self.optimizer.param_groups]
-        self.stepping: Any = self.optimizer  # the same, wrapped by Fabric
+        self.optimizing = Optimizing(self.model, stage, optimizer, scheduler)
         self.metrics: Metrics | None = None
         self.watch = Watch(self.model, self.task, loop.profile_every, loop.profile_budget, loop.seed)
         self.on_profile: OnProfile | None = None
@@ -248,10 +183,11 @@ class Trainer:
         self.chosen = self.state.chosen
         prepared = prepare(self.model, self.chosen.engine)
         self.context = prepared.context
-        self.forward, self.stepping = self.fabric.setup(prepared.forward, self.optimizer)
+        optimizing = self.optimizing
+        self.forward, optimizing.stepping = self.fabric.setup(prepared.forward, optimizing.optimizer)
         if found is not None:
-            began = self.state.step > 0 and self.rates is None
-            checkpoint.unpack_state(found.tensors, self.model, self.optimizer, str(found.path), began)
+            began = self.state.step > 0 and optimizing.rates is None
+            checkpoint.unpack_state(found.tensors, self.model, optimizing.optimizer, str(found.path), began)
             self.watch.restore(found.tensors, self.state.watch)
             if self.fabric.is_global_zero:
                 say(f"{self.title}: continuing after step {self.state.step} of {self.chosen.total_steps}")
@@ -292,14 +228,7 @@ class Trainer:
         """One optimizer step."""
         state, stage = self.state, self.stage
         seed_all(self.seed, 5, state.step, self.fabric.global_rank)
-        if self.scheduler is None:
-            lr = schedule.rate(stage, state.step, total, epoch)
-        else:
-            lr = schedule.user_rate(self.scheduler, stage, state.step, total)
-        groups = self.stepping.param_groups
-        rates = [lr] * len(groups) if self.rates is None else [lr / stage.lr * rate for rate in self.rates]
-        for group, rate in zip(groups, rates, strict=True):
-            group["lr"] = rate
+        lr = self.optimizing.set_rates(state.step, total, epoch)
         like = next(self.model.parameters())
         inputs, target = moved(batch.images, like), moved(batch.labels, like, images=False)
         images_now = examples(target, inputs) * self.fabric.world_size
@@ -312,9 +241,8 @@ class Trainer:
             self.fabric.backward(loss)
         value = loss.item()
         if not math.isfinite(value):
-            raise nonfinite.report(value, state.step, epoch, rates[0], self.model, inputs)
-        self.stepping.step()
-        self.stepping.zero_grad(set_to_none=True)
+            raise nonfinite.report(value, state.step, epoch, lr, self.model, inputs)
+        self.optimizing.step()
         if self.has_binary:
             clip_latent_weights(self.model)
         state.step += 1
@@ -323,7 +251,7 @@ class Trainer:
         for name in batch.unreadable:
             state.unreadable += 1
             say(f"the image {name} could not be read and is left out ({state.unreadable} so far)")
-        self._log_step(rates[0], images_now)
+        self._log_step(lr, images_now)
 
     # -- records
 
@@ -419,14 +347,14 @@ class Trainer:
 
     def _save(self) -> None:
         state = self.state
-        nonfinite.check(self.model, state.step, self.stepping.param_groups[0]["lr"])
+        nonfinite.check(self.model, state.step, self.optimizing.stepping.param_groups[0]["lr"])
         self.saved_at = time.monotonic()
         content = asdict(state)
         for name in ("epoch_counts", "window"):
             content[name] = asdict(getattr(state, name).reduced())
         if self.metrics is not None:
             content["metrics_position"], content["metrics_sha256"] = self.metrics.synced()
-            tensors = checkpoint.pack_state(self.model, self.optimizer) | self.watch.tensors()
+            tensors = checkpoint.pack_state(self.model, self.optimizing.optimizer) | self.watch.tensors()
             checkpoint.save_step(self.checkpoints, state.step, tensors, content, self.identity.record())
             self._tidy()
         self.clock = time.monotonic()

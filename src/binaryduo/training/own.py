@@ -4,7 +4,6 @@ recipe.yaml   the model's class, the task, the stages and the loop as they were;
 model.json    beside the checkpoints: class, shape of one example, parameters, and the model's own cost, layer by layer
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -14,13 +13,12 @@ from torch import nn
 from binaryduo.data import LoaderSplit, Split
 from binaryduo.errors import ArgumentError
 from binaryduo.training.batches import mapped
-from binaryduo.training.identity import FREE, Settings
+from binaryduo.training.identity import FREE, Settings, differences
+from binaryduo.training.optimizing import MakeOptimizer
 from binaryduo.training.recipe import Loop, Stage, to_dict
 from binaryduo.training.schedule import Scheduler
 from binaryduo.training.task import Task, name_of
 from binaryduo.transform.costing import cost
-
-MakeOptimizer = Callable[[Any], torch.optim.Optimizer]
 
 
 def own_recipe(
@@ -77,6 +75,36 @@ def own_settings(recipe: dict[str, Any]) -> Settings:
         for key, value in values.items()
         if f"{part}.{key}" not in FREE
     }
+
+
+def refuse_other_settings(before: Settings, now: Settings, origin: object) -> None:
+    """Refuse to continue a run with other settings than it began with, also with an argument more or less than then.
+
+    >>> refuse_other_settings({"model.class": "Net", "model.widths": "fill"}, {"model.class": "Net"}, "recipe.yaml")
+    Traceback (most recent call last):
+    binaryduo.errors.ArgumentError: the run of recipe.yaml was started with widths='fill', and this call does not give \
+it: a run is resumed with the settings it began with; add widths=
+    """
+    again = "a run is resumed with the settings it began with"
+    whole = "model.class" in before  # earlier versions recorded other keys for a model of one's own
+    for key, (there, here) in differences(before, now).items():
+        part, _, name = key.partition(".")
+        if key in before and key in now:
+            raise ArgumentError(
+                f"{origin} is another recipe ({key} is {there!r} there and {here!r} here): {again}"
+            )
+        if whole and part in ("model", "task"):  # what stands there only if it was given
+            if key in before:
+                found, hint = (
+                    f"was started with {name}={there!r}, and this call does not give it",
+                    f"add {name}=",
+                )
+            else:
+                found, hint = (
+                    f"was started without {name}=, and this call gives {here!r}",
+                    f"leave out {name}=",
+                )
+            raise ArgumentError(f"the run of {origin} {found}: {again}; {hint}")
 
 
 def describe_model(model: nn.Module, inputs: Any) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from binaryduo.training.duo import EXAMPLES, DuoResult, predictions
 from binaryduo.training.evaluation import a_parameter, as_split, sums_over
 from binaryduo.training.identity import Identity
 from binaryduo.training.loop import Trainer
-from binaryduo.training.own import MakeOptimizer, own_recipe, own_settings
+from binaryduo.training.optimizing import MakeOptimizer
+from binaryduo.training.own import own_recipe, own_settings
 from binaryduo.training.recipe import Loop, Stage, one_anneal
 from binaryduo.training.runlog import RunFolder
 from binaryduo.training.schedule import Scheduler

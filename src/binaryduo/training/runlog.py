@@ -32,7 +32,7 @@ from binaryduo._common.progress import say
 from binaryduo._common.yaml_files import read_keys
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training.identity import Settings, Verb, decisive, differences, settings_of
-from binaryduo.training.own import own_settings
+from binaryduo.training.own import own_settings, refuse_other_settings
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
 from binaryduo.training.records import append_entry, earlier_settings, record_changes
 
@@ -179,12 +179,7 @@ class RunFolder:
             return
         kept = self.path / "recipe.yaml"
         if kept.exists() and self.resume:
-            before, now = own_settings(read_keys(kept, "the recipe")), own_settings(recipe)
-            for key in [key for key in now if key in before and before[key] != now[key]]:
-                raise ArgumentError(
-                    f"{kept} is another recipe ({key} is {before[key]!r} there and {now[key]!r} here): a run is "
-                    "resumed with the settings it began with"
-                )
+            refuse_other_settings(own_settings(read_keys(kept, "the recipe")), own_settings(recipe), kept)
             self._check_not_lost()
         write_synced(kept, yaml.safe_dump(recipe, sort_keys=False).encode())
         append_entry(self.path / "environment.json", environment(seed))

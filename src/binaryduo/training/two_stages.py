@@ -11,7 +11,7 @@ from binaryduo.data import Split
 from binaryduo.errors import ArgumentError
 from binaryduo.nn.intervals import Interval
 from binaryduo.training.duo import DuoResult, duo_of_recipe
-from binaryduo.training.own import MakeOptimizer
+from binaryduo.training.optimizing import MakeOptimizer
 from binaryduo.training.own_duo import duo_of_model
 from binaryduo.training.recipe import Loop, Recipe, Stage
 from binaryduo.training.schedule import Scheduler

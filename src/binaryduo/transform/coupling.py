@@ -11,6 +11,7 @@ from torch import fx, nn
 from binaryduo import nn as bnn
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.graph.analysis import Analysis, analyse, refuse_shared
+from binaryduo.graph.flow import Info
 from binaryduo.graph.operations import Call, Kind
 from binaryduo.graph.rewriting import channel_size, set_channel_size, to_module
 from binaryduo.graph.tracing import as_inputs, check_training_path, unwrap
@@ -95,9 +96,15 @@ def couple(
 
 def _learn(analysis: Analysis, model: nn.Module, kinds: Mapping[str, Interval | None]) -> None:
     """Let activations learn their thresholds, by their names; `analysis` is of a copy of the model."""
-    found = {
-        analysis.names[analysis.module(node)]: analysis.info[node] for node in analysis.of_kind(Kind.QUANT)
-    }
+    found: dict[str, Info] = {}
+    for node in analysis.of_kind(Kind.QUANT):
+        name, here = analysis.names[analysis.module(node)], analysis.info[node]
+        other = found.setdefault(name, here)
+        if kinds.get(name) == "channel" and here.shape[1:2] != other.shape[1:2]:
+            raise GraphError(
+                f"activation {name!r} is used for {other.shape[1]} and for {here.shape[1]} channels, so that it cannot "
+                "learn thresholds of its own for each: use interval='layer', or an activation for each place"
+            )
     like = next(model.parameters())
     for name, kind in kinds.items():
         act = model.get_submodule(name)

@@ -75,6 +75,7 @@ def decouple(
                     analysis = analyse(model, inputs)  # the first attempt has used it up
                 result = _verified(model, analysis, inputs, topology, rewrite)
                 _tell_levels(result, strict)
+                _tell_ties(result)
                 return result
             except NotBinaryError:
                 raise
@@ -113,6 +114,21 @@ def _tell_levels(result: nn.Module, strict: bool) -> None:
     if strict:
         raise NotBinaryError(text)
     warnings.warn(text, stacklevel=3)
+
+
+def _tell_ties(result: nn.Module) -> None:
+    """Say where values lie on thresholds by construction, so that not even float64 decides them alike."""
+    decoupling = result.decoupling
+    assert isinstance(decoupling, Decoupling)
+    difference = decoupling.comparison.largest_difference_float64
+    if difference > EXACT:
+        warnings.warn(
+            f"values of this network lie exactly on thresholds of its activations, as averages of levels do, and there "
+            f"the order of a sum decides: on the example the decoupled network differs by {difference:.2g} of the "
+            "largest output, in float64 too. Use another number of levels, or put a BN between the average and the "
+            "activation",
+            stacklevel=3,
+        )
 
 
 def _transform(analysis: Analysis, topology: Topology, rewrite: bool) -> tuple[nn.Module, dict[str, str]]:
