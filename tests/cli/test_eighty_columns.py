@@ -14,7 +14,7 @@ from binaryduo.paper.artefacts import ARTEFACTS
 from binaryduo.training import RECIPES
 
 NAMES = {
-    "data list": bd.data.names(),
+    "data list": [*bd.data.names(), "dataset-fashion-mnist", "here"],
     "train --list": [*RECIPES, *(recipe.data.name for recipe in RECIPES.values())],
     "reproduce list": [item.key for item in ARTEFACTS],
 }

@@ -207,3 +207,10 @@ def test_the_readme_walks_this_path() -> None:
         asked = CliRunner().invoke(get_command(app), [*verb, "--help"], env={"COLUMNS": "200"})
         assert asked.exit_code == 0, words
         assert all(option in asked.output for option in options), words
+
+
+def test_a_report_on_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "nothing").mkdir()
+    assert call("report", tmp_path / "nothing", "--out", tmp_path / "report.html") == 2
+    assert "is empty: give the folder of a run" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "report.html").exists()

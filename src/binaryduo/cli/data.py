@@ -21,11 +21,15 @@ def list_sets() -> None:
     from binaryduo._common.downloads import cache_dir
     from binaryduo.cli.tables import new_table
     from binaryduo.data import ENTRIES
+    from binaryduo.data.fashion_mnist import has_embedded
 
     table = new_table("name", "what", "source", "download", "here")
     for entry in ENTRIES:
-        here = entry.source == "inside the package" or (cache_dir() / entry.name / "checksums.json").exists()
+        kept = (cache_dir() / entry.name / "checksums.json").exists()
+        here = has_embedded() if entry.name == "fashion-mnist-small" else kept
         table.add_row(entry.name, entry.what, entry.source, entry.size, "yes" if here else "")
+    table.columns[1].max_width = 18  # leaves room for the sources, whose names stay whole, in 80 columns
+    table.columns[2].min_width = max(len(word) for entry in ENTRIES for word in entry.source.split())
     Console().print(table)
 
 

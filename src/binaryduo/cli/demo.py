@@ -12,7 +12,8 @@ def demo(
 ) -> None:
     """See the method at work on 10,000 images of clothes: couple, train, decouple, fine-tune, pack, run the file.
 
-    It takes about a minute on two cores and needs no network: the images are inside the package.
+    It takes about a minute on two cores and needs no network: the images come with the package
+    binaryduo-images.
     """
     from binaryduo.cli.demonstration import main
     from binaryduo.training import named

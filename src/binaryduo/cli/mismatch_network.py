@@ -21,7 +21,8 @@ def network(
     data: Annotated[
         str | None,
         typer.Option(
-            help="A data set's name, or an .npz file with images and labels.", show_default="the run's own"
+            help="A data set's name, or an .npz file with images and labels.",
+            show_default="the run's or the pretrained network's own",
         ),
     ] = None,
     weights: Annotated[
@@ -180,11 +181,15 @@ def _trained(
     path: str, which: str, described: dict[str, Any], data: str | None, count: int
 ) -> "tuple[nn.Module, Tensor, Tensor]":
     """The network at a path, and images for it: of its own data set unless others are named."""
+    from binaryduo.training.duo import load_data
+
     found = sources.network_or_source(path, described, which)
     if data is not None:
         x, y, _ = _images(data, count)
     elif found.data is not None:
         x, y = _first(found.data, count)
+    elif found.recipe is not None:  # a pretrained network's card names the data, which are not loaded yet
+        x, y = _first(load_data(found.recipe), count)
     else:
         raise ArgumentError(f"{path} does not say which data it is for: add --data, e.g. --data cifar10")
     if tuple(x.shape[1:]) != found.shape:

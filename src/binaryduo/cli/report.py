@@ -37,8 +37,11 @@ def report(
     if paper == bool(runs):
         raise ArgumentError("give the folders of one or more runs, or --paper, and not both")
     named = list(runs or [])
-    if named and not any(path.exists() for path in named):
-        run_folder(named[0])  # refuses it; one that is missing among others is shown as such on the page
+    empty = [path for path in named if path.is_dir() and not any(path.iterdir())]
+    if named and not any(path.exists() and path not in empty for path in named):
+        if empty:
+            raise ArgumentError(f"{empty[0]} is empty: give the folder of a run")
+        run_folder(named[0])  # refuses it; a missing or empty one among others is shown as such on the page
     folders = list(dict.fromkeys(run_folder(path) if path.exists() else path for path in named))
     text = paper_report.build(results) if paper else run_report.build(folders, costs)
     out.write_text(text)

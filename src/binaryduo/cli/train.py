@@ -36,7 +36,7 @@ def train(
 ) -> None:
     """Train one network and report its best and last accuracy.
 
-    Under torchrun the same command trains with one process a device:
+    Under torchrun the same command trains with one process per device:
     `torchrun --nproc-per-node 8 -m binaryduo train --recipe resnet18-imagenet --root /data/imagenet`.
     """
     from binaryduo.training import to_yaml
