@@ -45,7 +45,8 @@ def reproduce(
     """Run, judge and draw an artefact of the paper again. Interrupted work continues with the same command.
 
     Networks are trained below --runs, rows are kept in --results, pictures beside them. What needs no training
-    is always run in the paper's full size, except with `--profile smoke`.
+    is always run in the paper's full size, except with `--profile smoke`. The same command may run several times at
+    once, with OMP_NUM_THREADS=1 once per core: each process takes parts that no other has.
     """
     from binaryduo.paper.experiment import PROFILES, Workspace
     from binaryduo.paper.registry import EXPERIMENTS
@@ -96,7 +97,9 @@ def _run(
     """Say how long it will take, then do it; False if something is left to do."""
     from binaryduo.cli.options import run_guarded
     from binaryduo.paper import runner
+    from binaryduo.paper.claims import taken
     from binaryduo.paper.registry import find
+    from binaryduo.paper.results import missing, path_of
 
     experiment = find(name)
     if experiment.sources:  # drawn from the rows of others
@@ -120,7 +123,12 @@ def _run(
 
     complete: bool = run_guarded(lambda: runner.run(name, profile, results, place, minutes, after))
     if not complete:
-        typer.echo("The work is not complete; the same command continues it.")
+        left = missing(name, profile, results)
+        others = taken(left, path_of(name, experiment.profile(profile), results))
+        busy = f", {others} of them with another process" if others else ""
+        typer.echo(
+            f"The work is not complete ({_parts(len(left))} left{busy}); the same command continues it."
+        )
     return complete
 
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from binaryduo._common.allocator import keep_memory
 from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError
+from binaryduo.paper.claims import alone, claimed, remove_ended
 from binaryduo.paper.experiment import Verdict, Workspace
 from binaryduo.paper.registry import find
-from binaryduo.paper.results import Results, dump, folder, kept_units, key_of, missing, path_of, read
+from binaryduo.paper.results import Results, dump, folder, kept_units, missing, path_of, read
 
 DPI = 120
 
@@ -46,32 +48,42 @@ def run(
 ) -> bool:
     """Measure what is missing, unit by unit, and begin none after `minutes`; True if nothing is left.
 
-    `after(units left, seconds that the last one took)` is called whenever a unit is kept.
+    `after(units left, seconds that the last one took)` is called whenever a unit is kept. Other processes may do the
+    same at the same time: a unit that one of them has is passed over, and what it finds is kept beside ours.
     """
-    import torch
-
     experiment = find(name)
     own = experiment.profile(profile)
     place = Workspace() if place is None else place
     keep_memory()
     path = path_of(name, own, results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = kept_units(name, own, results)
-    kept.update(experiment=name, profile=own, torch=torch.__version__)
-    kept["machine"] = f"{platform.machine()}, {os.cpu_count()} cores"
-    done = {key_of(unit["unit"]) for unit in kept["units"]}
-    todo = [unit for unit in experiment.units(own) if key_of(unit) not in done]
     begin = time.perf_counter()
-    for number, unit in enumerate(todo, start=1):
+    for unit in missing(name, own, results):
         started = time.perf_counter()
         if minutes is not None and started - begin > 60 * minutes:
             return False
-        rows = experiment.measure(unit, place)
-        seconds = time.perf_counter() - started
-        kept["units"].append({"unit": unit, "seconds": round(seconds, 2), "rows": rows})
-        write_synced(path, dump(kept).encode())
-        after(len(todo) - number, seconds)
-    return True
+        with claimed(unit, path) as ours:
+            if not ours or unit not in missing(name, own, results):  # another process has it, or has done it
+                continue
+            rows = experiment.measure(unit, place)
+            seconds = time.perf_counter() - started
+            _keep({"unit": unit, "seconds": round(seconds, 2), "rows": rows}, name, own, results)
+        after(len(missing(name, own, results)), seconds)
+    remove_ended(experiment.units(own), path)
+    return not missing(name, own, results)
+
+
+def _keep(unit: dict[str, Any], name: str, profile: str, results: Path) -> None:
+    """Write a unit with its rows beside those that are there by now."""
+    import torch
+
+    path = path_of(name, profile, results)
+    with alone(path.parent):
+        content = kept_units(name, profile, results)
+        content.update(experiment=name, profile=profile, torch=torch.__version__)
+        content["machine"] = f"{platform.machine()}, {os.cpu_count()} cores"
+        content["units"].append(unit)
+        write_synced(path, dump(content).encode())
 
 
 def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:

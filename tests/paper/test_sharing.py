@@ -1,0 +1,63 @@
+"""Several processes work on one experiment: each unit is measured once, and no row is lost."""
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from binaryduo.cli.app import app
+from binaryduo.paper import runner
+from binaryduo.paper.claims import claim_of, claimed, taken
+from binaryduo.paper.registry import find
+from binaryduo.paper.results import missing, path_of
+
+NAME = "sample_size"
+
+
+def measure_all(results: Path, start: "multiprocessing.synchronize.Barrier") -> None:
+    start.wait(60)
+    runner.run(NAME, "smoke", results)
+
+
+def test_four_processes_share_the_units(tmp_path: Path) -> None:
+    method = multiprocessing.get_context("spawn")
+    start = method.Barrier(4)
+    processes = [method.Process(target=measure_all, args=(tmp_path, start)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    kept = json.loads(path_of(NAME, "smoke", tmp_path).read_text())["units"]
+    declared = find(NAME).units("smoke")
+    assert sorted(json.dumps(unit["unit"]) for unit in kept) == sorted(json.dumps(unit) for unit in declared)
+    assert [path.name for path in (tmp_path / NAME).iterdir()] == ["smoke.json"]
+
+
+def test_a_unit_of_another_process_is_passed_over(tmp_path: Path) -> None:
+    first, *rest = find(NAME).units("smoke")
+    rows = path_of(NAME, "smoke", tmp_path)
+    rows.parent.mkdir()
+    with claimed(first, rows) as ours:
+        assert ours
+        assert taken([first, *rest], rows) == 1
+        command = ["reproduce", "sample-size", "run", "--profile", "smoke", "--results", str(tmp_path)]
+        done = CliRunner().invoke(app, command)
+        assert "1 part left, 1 of them with another process" in " ".join(done.output.split())
+        assert missing(NAME, "smoke", tmp_path) == [first]
+    assert runner.run(NAME, "smoke", tmp_path)
+
+
+def test_a_claim_ends_with_its_process_and_is_tidied(tmp_path: Path) -> None:
+    units = find(NAME).units("smoke")
+    rows = path_of(NAME, "smoke", tmp_path)
+    rows.parent.mkdir()
+    with pytest.raises(KeyboardInterrupt), claimed(units[0], rows):
+        raise KeyboardInterrupt
+    for unit in units:  # what a killed process leaves
+        claim_of(unit, rows).write_text("12345")
+    assert taken(units, rows) == 0
+    assert runner.run(NAME, "smoke", tmp_path)
+    assert list(rows.parent.glob("*.claim")) == []
