@@ -1,51 +1,98 @@
-"""Cosines over the study's runs: which epochs and layers count, and what is judged."""
+"""Cosines of the study's networks: which layers count, what is judged, and which networks are measured."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from binaryduo.paper import coupling_mismatch as m
+from binaryduo.paper import coupling_pays, ways
+from binaryduo.paper.experiment import Workspace
+from binaryduo.training import Data
 
 Row = dict[str, Any]
 
 
-def _stage(first: float, count: int) -> dict[str, Any]:
-    """A stage whose cosines rise by 0.01 an epoch; the layers behind the last activation are 1 and must not count."""
-    lines = [[m.STEPS * (i + 1), first + 0.01 * i, 0.0, 1.0] for i in range(count)]
-    layers = {layer: lines for layer in m.LAYERS}
-    return {"steps": m.STEPS * count, "mismatch": {**layers, "classifier": [[m.STEPS, 1.0, 1.0, 1.0]]}}
+def _row(network: str, moment: str, seed: int, level: float) -> Row:
+    """Two layers in front of an activation, one without a gradient, and two that are exact and must not count."""
+    exact: list[float | None] = [1.0, 1.0, 1.0]
+    cosine = {
+        "a": [level - 0.1, 0, 1],
+        "b": [level + 0.1, 0, 1],
+        "c": [None, None, None],
+        "d": exact,
+        "e": exact,
+    }
+    work = {"network": network, "moment": moment, "seed": seed, "epochs": m.EPOCHS}
+    return {**work, "cosine": cosine, **({"last": 80.0 + seed} if moment == "end" else {})}
 
 
-def _run(way: str, seed: int, first: float, second: float) -> Row:
-    row: Row = {"way": way, "epochs": 4, "seed": seed}
-    if way == "duo":
-        return {**row, "coupled": _stage(first, 2), **_stage(second, 2)}
-    return {**row, **_stage(first, 4)}
+def _rows(seeds: int = 3, **levels: float) -> list[Row]:
+    order = [(network, moment, seed) for seed in range(seeds) for network in levels for moment in m.MOMENTS]
+    return [_row(network, moment, seed, levels[network] + 0.001 * seed) for network, moment, seed in order]
 
 
-def test_a_run_is_cut_where_duo_is_decoupled() -> None:
-    row = _run("duo", 0, 0.5, 0.2)
-    assert [epoch for epoch, _ in m.curve(row, "dense.0")] == [1, 2, 3, 4]
-    assert m.level(row, 0, 2) == pytest.approx(0.505)
-    assert m.level(row, 2, 4) == pytest.approx(0.205)
-    assert m.level({"way": "baseline", "epochs": 4, "seed": 0}, 0, 2) is None
+def test_layers_behind_the_last_activation_and_without_a_gradient_do_not_count() -> None:
+    row = _row("baseline", "start", 0, 0.4)
+    assert m.quantized(row) == pytest.approx({"a": 0.3, "b": 0.5})
+    assert m.levels([row], "baseline", "start") == {0: pytest.approx(0.4)}
 
 
-def test_each_half_is_compared_with_the_same_epochs_of_the_baseline() -> None:
-    rows = [
-        _run(way, seed, first + 0.001 * seed, 0.1)
-        for seed in range(3)
-        for way, first in (("baseline", 0.3), ("duo", 0.6))
+def test_each_network_is_compared_with_the_baseline_at_the_same_moment() -> None:
+    rows = _rows(baseline=0.3, scratch=0.3, coupled=0.6, decoupled=0.2)
+    found = {(v.claim.split(",")[0], v.verdict) for v in m.verdicts(rows)}
+    assert found == {
+        ("as it is drawn", "holds"),
+        ("after its epochs", "holds"),
+        ("after fine-tuning", "does not hold"),
+        ("trained from scratch", "undecided"),
+    }
+    assert "coupled: start 0.601 (n 3), end 0.601 (n 3)" in m.numbers(rows)
+    assert list(m.draw(rows)) == ["mismatch.png"]
+
+
+def test_a_part_decides_nothing() -> None:
+    assert m.verdicts(_rows(2, baseline=0.3, coupled=0.6)) == []
+    assert m.verdicts([]) == []
+    assert m.draw([]) == {}
+    assert "None" in m.numbers([])
+
+
+def test_units_are_of_the_studys_own_runs() -> None:
+    runs = coupling_pays.units("hours")
+    assert all(m.run_of(work) in runs for work in m.units("hours"))
+    assert len(m.units("hours")) == 24
+
+
+def test_every_network_of_a_run_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the embedded images: the weights at each moment are those of the run, and its layers are in the row."""
+    real = ways.recipe_of
+
+    def embedded(work: Row, root: Path | None = None) -> Any:
+        recipe = real(work, root)
+        data = Data("fashion-mnist-small", validation=0.5)
+        loop = replace(recipe.loop, batch=500, precision="32", engine="eager")
+        return replace(recipe, data=data, loop=loop)
+
+    monkeypatch.setattr(ways, "recipe_of", embedded)
+    seen: list[torch.nn.Module] = []
+    profile = m.cosines
+
+    def watched(model: torch.nn.Module, *rest: Any) -> Any:
+        seen.append(model)
+        return profile(model, *rest)
+
+    monkeypatch.setattr(m, "cosines", watched)
+    rows = [m.measure(work, Workspace(tmp_path))[0] for work in m.units("smoke")]
+    assert [(row["network"], row["moment"], "last" in row) for row in rows] == [
+        (network, moment, moment == "end") for network in m.NETWORKS for moment in m.MOMENTS
     ]
-    first, second = m.verdicts(rows)
-    assert (first.verdict, second.verdict) == ("holds", "does not hold")
-    assert first.number.startswith("+0.300")
-    assert "binary baseline: 0.306, then 0.326 (n 3)" in m.numbers(rows)
-    assert list(m.draw(rows)) == ["mismatch_4.png"]
-
-
-def test_runs_without_profiles_decide_nothing() -> None:
-    rows = [{"way": "duo", "epochs": 4, "seed": 0, "coupled": {"steps": 1}, "steps": 1}]
-    assert m.verdicts(rows) == []
-    assert m.draw(rows) == {}
-    assert "None" in m.numbers(rows)
+    assert all(len(row["cosine"]) >= 3 for row in rows)
+    assert (
+        len({tuple(p.shape for p in net.parameters()) for net in seen}) == 3
+    )  # baseline, coupled, decoupled
+    weights = [next(p for p in net.parameters() if p.dim() > 1).detach() for net in seen]
+    assert not any(torch.equal(weights[i], weights[i + 1]) for i in (0, 2, 4, 6))
+    assert torch.equal(weights[6], weights[5])  # what is decoupled is what the coupled stage has ended with

@@ -61,6 +61,7 @@ def network(
     from binaryduo._common.weight_files import load_weights, read_weights
     from binaryduo.cli.progress import progress_bar
     from binaryduo.mismatch import compare_stes, plot_profiles
+    from binaryduo.mismatch.settling import settle_norms
     from binaryduo.training.sources import model_tensors
 
     if define is not None:
@@ -87,7 +88,7 @@ def network(
                 "The network is random, because no --weights are given; its batch statistics are taken from the "
                 "images."
             )
-            _settle(model, x)
+            settle_norms(model, x)
         else:
             load_weights(model, model_tensors(read_weights(weights)[0]), weights, cast=True)
     else:
@@ -165,16 +166,6 @@ def _first(found: "DataSet", count: int) -> "tuple[Tensor, Tensor]":
         if have >= count:
             break
     return torch.cat(xs)[:count].contiguous(), torch.cat(ys)[:count]
-
-
-def _settle(model: "nn.Module", images: "Tensor") -> None:
-    """Let batch normalisation see the images, as it would have in training."""
-    import torch
-
-    model.train()
-    with torch.no_grad():
-        for _ in range(20):
-            model(images[:200])
 
 
 def _trained(

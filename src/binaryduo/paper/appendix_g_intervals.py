@@ -33,17 +33,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from matplotlib.figure import Figure
 
-from binaryduo import mismatch
 from binaryduo._common.weight_files import read_weights
-from binaryduo.data import Plan
 from binaryduo.paper import trainings as t
 from binaryduo.paper import ways as w
 from binaryduo.paper.accuracies import compare_all, numbers_of, select, setting
 from binaryduo.paper.coupling_pays import unit as study_unit
 from binaryduo.paper.experiment import PROFILES, Experiment, Row, Unit, Verdict, Workspace
+from binaryduo.paper.profiles import Cosines, cosines, first_images
 from binaryduo.training.restore import load_run
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -120,16 +118,10 @@ def _as_stages(found: Row) -> tuple[Row, Row]:
     )
 
 
-def _profiled(folder: Path) -> dict[str, list[float | None]]:
+def _profiled(folder: Path) -> Cosines:
     """For each layer of the coupled network the cosine of coarse gradient and CDG, and its 95 % interval."""
     model, _, data, _ = load_run(folder / "coupled", "last")
-    images, labels, _ = next(data.test.batches(Plan(IMAGES, False)))
-    loss = torch.nn.functional.cross_entropy
-    found = mismatch.profile(model, loss, images, labels, "auto", COORDINATES, batch_size=IMAGES)
-    return {
-        layer.name: [round(v, 4) if math.isfinite(v) else None for v in (layer.cosine, *layer.interval)]
-        for layer in found.layers
-    }
+    return cosines(model, *first_images(data.test, IMAGES), COORDINATES)
 
 
 def _moved(folder: Path) -> list[float]:

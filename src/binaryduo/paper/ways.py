@@ -29,7 +29,6 @@ from binaryduo.training.restore import load_run
 from binaryduo.training.runlog import read_metrics
 
 WAYS = ("baseline", "scratch", "duo")
-FEWEST = 128  # images of a profile; with 16, cosines of one layer jump from -0.8 to 0.8 between epochs
 
 
 def unit(way: str, epochs: int, seed: int, lr: float, **settings: Any) -> Unit:
@@ -71,9 +70,6 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
         root=None if root is None else str(root),
     )
     loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False)
-    if not work["validation"]:  # the mismatch four times in a run; it changes nothing in the training
-        quarter = max(1, 50_000 // recipe.loop.batch * work["epochs"] // 4)
-        loop = replace(loop, profile_every=quarter, profile_budget=0.1)
     loop = replace(loop, **{key: work[key] for key in ("precision", "test_every") if key in work})
     recipe = replace(recipe, name="ways", model=model, data=data, loop=loop, anneals=work.get("anneals", 2))
     return replace(recipe, train=train, finetune=finetune)
@@ -143,28 +139,14 @@ def row_of(work: Unit, folder: Path) -> Row:
 
 
 def _stage(result: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The accuracies after the last epoch and of the best one, and the curve: epoch, loss, train and test top-1.
-
-    `mismatch` has, of each layer, step, cosine and both ends of its interval; only runs that were profiled have it, and
-    only where the budget of the profile was enough for its numbers to say something.
-    """
+    """The accuracies after the last epoch and of the best one, and the curve: epoch, loss, train and test top-1."""
     lines = read_metrics(folder)
     curve = [
         [line["epoch"]] + [round(line[key], 4) for key in ("train_loss", "train_top1", "test_top1")]
         for line in lines
         if line["kind"] == "epoch" and "test_top1" in line
     ]
-    mismatch: dict[str, list[list[float | None]]] = {}
-    for line in lines:
-        if line["kind"] != "profile" or line["images"] < FEWEST:
-            continue
-        for key in [key for key in line if key.startswith("cosine/")]:
-            layer = key.removeprefix("cosine/")
-            ends = [line[f"{key}/{layer}"] for key in ("cosine", "cosine_low", "cosine_high")]
-            rounded = [None if end is None else round(end, 3) for end in ends]
-            mismatch.setdefault(layer, []).append([line["step"], *rounded])
     return {
-        **({"mismatch": mismatch} if mismatch else {}),
         "last": result["last"]["top1"],
         "best": result["best"]["top1"],
         "steps": result["steps"],
