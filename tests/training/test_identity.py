@@ -97,6 +97,14 @@ def test_a_folder_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
     assert tiny.same(whole, started(tmp_path / "part", resume=True))
 
 
+def test_settings_that_decide_nothing_may_differ_at_any_time(tmp_path: Path) -> None:
+    first = train(RECIPE, tmp_path)
+    other = with_settings(RECIPE, ["loop.checkpoint_minutes=9", "loop.profile_every=50"])
+    assert train(other, tmp_path, resume=True).last == first.last
+    assert from_yaml(tmp_path / "recipe.yaml") == other
+    assert not (tmp_path / "changes.json").exists()
+
+
 def test_a_deliberate_change_is_said_recorded_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ made this way ends higher. It shows the cosines on a toy problem only. Here they
 study with 40 epochs, three seeds: each network as it starts (drawn, or just decoupled) and after its last epoch. The
 end of the coupled network is the moment before decoupling, the start of the decoupled one the moment after it.
 
-Chosen before running: 1,000 training images without augmentation, 128 weights per layer, steps chosen for each layer;
+Chosen before running: 256 training images without augmentation, 64 weights per layer, steps chosen for each layer;
 a network that was just drawn sees the images first, so that its BN has statistics. Counted are the layers in front of
 a quantized activation, of which the last two of VGG-7 are none, and the mean of their cosines. Each network is compared
 with the baseline at the same moment, paired over seeds. Profiles during the trainings, within a budget of 2 and 10 % of
@@ -13,7 +13,6 @@ their time, were tried first, gave noise (16 weights, 32 images) and were thrown
 """
 
 from itertools import product
-from pathlib import Path
 from statistics import mean
 
 import torch
@@ -32,7 +31,7 @@ from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.restore import load_run
 from binaryduo.transform.decoupling import decouple
 
-EPOCHS, SEEDS, IMAGES, COORDINATES = 40, 3, 1000, 128
+EPOCHS, SEEDS, IMAGES, COORDINATES = 40, 3, 256, 64
 NETWORKS = {"baseline": "baseline", "scratch": "scratch", "coupled": "duo", "decoupled": "duo"}  # and its way
 MOMENTS = ("start", "end")
 NAMES = {
@@ -53,8 +52,10 @@ CLAIMS = (
 def units(profile: str) -> list[Unit]:
     if profile == "smoke":
         return [_unit(network, moment, 0, 2, 64, 8) for network, moment in product(NETWORKS, MOMENTS)]
-    order = product(range(SEEDS), NETWORKS, MOMENTS)
-    return [_unit(network, moment, seed, EPOCHS, IMAGES, COORDINATES) for seed, network, moment in order]
+    order = sorted(
+        product(MOMENTS, range(SEEDS), NETWORKS), key=lambda work: work[0] == "end" or work[2] == "decoupled"
+    )
+    return [_unit(network, moment, seed, EPOCHS, IMAGES, COORDINATES) for moment, seed, network in order]
 
 
 def _unit(network: str, moment: str, seed: int, epochs: int, images: int, coordinates: int) -> Unit:
@@ -69,29 +70,27 @@ def run_of(work: Unit) -> Unit:
 
 
 def measure(work: Unit, place: Workspace) -> list[Row]:
-    """Profile a network of a run; one that was not trained yet is trained first."""
-    (run,) = w.measure(run_of(work), place)
-    folder = w.folder_of(run_of(work), place.runs)
+    """Profile a network as it is drawn, or of a run; a run that is not there is trained first."""
     recipe = w.recipe_of(run_of(work), place.root)
     data = load_data(recipe)
     images, labels = first_images(data.train, work["images"])
-    kind, moment = work["network"], work["moment"]
-    if moment == "start" and kind != "decoupled":
+    last: Row = {}
+    if work["moment"] == "start" and work["network"] != "decoupled":
         model = settle_norms(build_model(recipe, data), images)
     else:
-        model = _trained(folder, kind, moment)
-    found = cosines(model, images, labels, work["coordinates"])
-    stage = run["coupled"] if kind == "coupled" else run
-    return [{**work, "cosine": found, **({"last": stage["last"]} if moment == "end" else {})}]
+        model, last = _trained(work, place)
+    return [{**work, "cosine": cosines(model, images, labels, work["coordinates"]), **last}]
 
 
-def _trained(folder: Path, kind: str, moment: str) -> nn.Module:
-    """A network after its last epoch, or the decoupled one before its first."""
-    stage = folder if kind in ("baseline", "scratch") else folder / kind
-    if moment == "end":
-        return load_run(stage, "last")[0]
+def _trained(work: Unit, place: Workspace) -> tuple[nn.Module, Row]:
+    """A network after its last epoch and its accuracy, or the decoupled one before its first."""
+    (run,) = w.measure(run_of(work), place)
+    folder, kind = w.folder_of(run_of(work), place.runs), work["network"]
+    if work["moment"] == "end":
+        stage = folder if kind in ("baseline", "scratch") else folder / kind
+        return load_run(stage, "last")[0], {"last": (run["coupled"] if kind == "coupled" else run)["last"]}
     coupled, recipe, data, _ = load_run(folder / "coupled", "last")
-    return decouple(coupled, torch.zeros(1, *data.shape), recipe.model.topology)
+    return decouple(coupled, torch.zeros(1, *data.shape), recipe.model.topology), {}
 
 
 def quantized(row: Row) -> dict[str, float]:

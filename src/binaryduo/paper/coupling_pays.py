@@ -6,8 +6,8 @@ batches of 256, trained in bfloat16 (as autocast does) and tested in float32 on 
 chosen by these runs.
 
 Units in this order, so that wherever it stops the result is worth most: 10 epochs in total with five seeds; 40 with
-one; duo at 40 and the others at 20 with three, which is the paper's comparison (20 + 20 epochs against 20); the rest of 40
-with three seeds; then the paper's own schedule, 100 + 100 epochs with step drops against 100, one seed.
+one; duo at 40 and the others at 20 with three, which is the paper's comparison (20 + 20 epochs against 20); the rest
+of 40 with three seeds; then the paper's own schedule, 100 + 100 epochs with step drops against 100, one seed.
 
 Six runs of ten epochs with one rate for all, 5e-3, are kept beside the results (`before_tuning.json`) and judge nothing
 any more: they put duo 3.3 points above the baseline, most of which was the baseline's rate.

@@ -155,18 +155,17 @@ class RunFolder:
         now = decisive(recipe, self.verb)
         if kept.exists() and self.resume:
             before = from_yaml(kept)
-            found = differences(settings_of(before), settings_of(recipe))
-            if found and not change:
-                key, (old, new) = next(iter(found.items()))
+            deciding = differences(decisive(before, self.verb), now)
+            if deciding and not change:
+                key, (old, new) = next(iter(deciding.items()))
                 raise ArgumentError(
                     f"{kept} is another recipe ({key} is {old!r} there and {new!r} here): a run is resumed with "
                     "the settings it began with"
                 )
             self._check_not_lost()
-            deciding = differences(decisive(before, self.verb), now)
             if deciding:
                 record_changes(self.path, decisive(before, self.verb), now, deciding)
-            if found:
+            if differences(settings_of(before), settings_of(recipe)):
                 write_synced(kept, to_yaml(recipe).encode())
         else:
             write_synced(kept, to_yaml(recipe).encode())
