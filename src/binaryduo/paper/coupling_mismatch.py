@@ -52,10 +52,14 @@ CLAIMS = (
 def units(profile: str) -> list[Unit]:
     if profile == "smoke":
         return [_unit(network, moment, 0, 2, 64, 8) for network, moment in product(NETWORKS, MOMENTS)]
-    order = sorted(
-        product(MOMENTS, range(SEEDS), NETWORKS), key=lambda work: work[0] == "end" or work[2] == "decoupled"
-    )
-    return [_unit(network, moment, seed, EPOCHS, IMAGES, COORDINATES) for moment, seed, network in order]
+    order = product(range(SEEDS), NETWORKS, MOMENTS)
+    every = [_unit(network, moment, seed, EPOCHS, IMAGES, COORDINATES) for seed, network, moment in order]
+    return sorted(every, key=needs_run)  # what is only drawn comes first
+
+
+def needs_run(work: Unit) -> bool:
+    """Whether a network is of a run, and not just drawn."""
+    return bool(work["moment"] == "end" or work["network"] == "decoupled")
 
 
 def _unit(network: str, moment: str, seed: int, epochs: int, images: int, coordinates: int) -> Unit:
@@ -75,10 +79,10 @@ def measure(work: Unit, place: Workspace) -> list[Row]:
     data = load_data(recipe)
     images, labels = first_images(data.train, work["images"])
     last: Row = {}
-    if work["moment"] == "start" and work["network"] != "decoupled":
-        model = settle_norms(build_model(recipe, data), images)
-    else:
+    if needs_run(work):
         model, last = _trained(work, place)
+    else:
+        model = settle_norms(build_model(recipe, data), images)
     return [{**work, "cosine": cosines(model, images, labels, work["coordinates"]), **last}]
 
 
