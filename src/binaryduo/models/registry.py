@@ -49,6 +49,9 @@ NETWORKS = {
     "resnet18-sc": Network(
         partial(resnet.ResNet18, extra=True), resnet.BASELINE, resnet.COUPLED, 1, 1000, 3, 224
     ),
+    "resnet18-sc-small": Network(
+        partial(resnet.ResNet18, extra=True, small=True), resnet.BASELINE, resnet.COUPLED, 1, 10, 3, 32
+    ),
     "mlp": Network(mlp.MLP, mlp.BASELINE, None, 32, 10, 1, 28),
 }
 
@@ -57,7 +60,7 @@ def names() -> list[str]:
     """The networks that `build` knows.
 
     >>> names()
-    ['vgg7', 'alexnet', 'resnet18', 'resnet18-sc', 'mlp']
+    ['vgg7', 'alexnet', 'resnet18', 'resnet18-sc', 'resnet18-sc-small', 'mlp']
     """
     return list(NETWORKS)
 

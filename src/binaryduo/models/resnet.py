@@ -1,4 +1,4 @@
-"""ResNet-18 for ImageNet, with one shortcut a block or a convolution (Bi-Real-Net's "+sc"); Appendix D."""
+"""ResNet-18 with one shortcut per block or per convolution (Bi-Real-Net's "+sc"); Appendix D. For small images too."""
 
 from torch import Tensor, nn
 
@@ -51,7 +51,11 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """A 7×7 convolution, four stages of two blocks, a classifier. (N, 3, 224, 224) in, (N, classes) out."""
+    """A 7×7 convolution, four stages of two blocks, a classifier. (N, 3, 224, 224) in, (N, classes) out.
+
+    With `small` the first convolution is 3×3, and neither it nor a pooling makes the image smaller: what people take for
+    images of 32×32, which the other form would bring down to 8×8 before the first block.
+    """
 
     def __init__(
         self,
@@ -61,13 +65,15 @@ class ResNet18(nn.Module):
         in_channels: int = 3,
         image_size: int = 224,
         extra: bool = False,
+        small: bool = False,
     ) -> None:
         super().__init__()
         *stages, last = widths
-        self.conv = nn.Conv2d(in_channels, stages[0], 7, stride=2, padding=3, bias=False)
+        kernel, stride = (3, 1) if small else (7, 2)
+        self.conv = nn.Conv2d(in_channels, stages[0], kernel, stride, padding=kernel // 2, bias=False)
         self.bn = nn.BatchNorm2d(stages[0])
         self.relu = nn.ReLU()
-        self.pool = nn.MaxPool2d(3, 2, padding=1)
+        self.pool = nn.Identity() if small else nn.MaxPool2d(3, 2, padding=1)
         self.bn_stream = nn.BatchNorm2d(stages[0])
         blocks, before = [], stages[0]
         for stage, width in enumerate(stages):

@@ -8,7 +8,8 @@ NETWORKS = {
     "vgg7": "VGG-7",
     "alexnet": "AlexNet",
     "resnet18": "ResNet-18",
-    "resnet18-sc": "ResNet-18 with float shortcuts",
+    "resnet18-sc": "ResNet-18 with a shortcut around each convolution",
+    "resnet18-sc-small": "ResNet-18 for small images with a shortcut around each convolution",
     "mlp": "MLP",
 }
 DATA = {
