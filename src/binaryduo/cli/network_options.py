@@ -7,7 +7,10 @@ import typer
 from binaryduo.errors import ArgumentError
 
 Network = Annotated[
-    str, typer.Argument(help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp.", show_default=False)
+    str,
+    typer.Argument(
+        help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp.", show_default=False
+    ),
 ]
 Variant = Annotated[
     str, typer.Option(help="**baseline** (binary), **coupled** (more levels, narrower) or **decoupled**.")

@@ -44,7 +44,9 @@ Minutes = Annotated[
 ]
 DataName = Annotated[str | None, typer.Option("--data", help="A data set of `binaryduo data list`.")]
 DataRoot = Annotated[Path | None, typer.Option("--root", help="The folder that holds the data set.")]
-Network = Annotated[str | None, typer.Option(help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp.")]
+Network = Annotated[
+    str | None, typer.Option(help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp.")
+]
 Ste = Annotated[
     str | None, typer.Option(help="The differentiable stand-in of the backward pass, e.g. relu1.")
 ]

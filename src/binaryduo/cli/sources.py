@@ -22,8 +22,8 @@ SourcePath = Annotated[
 NetworkOrSource = Annotated[
     str,
     typer.Argument(
-        help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp; or a run folder, a checkpoint, a file of weights or a "
-        "pretrained network.",
+        help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp; or a run folder, a checkpoint, a file "
+        "of weights or a pretrained network.",
         show_default=False,
     ),
 ]

@@ -53,8 +53,8 @@ class Block(nn.Module):
 class ResNet18(nn.Module):
     """A 7×7 convolution, four stages of two blocks, a classifier. (N, 3, 224, 224) in, (N, classes) out.
 
-    With `small` the first convolution is 3×3, and neither it nor a pooling makes the image smaller: what people take for
-    images of 32×32, which the other form would bring down to 8×8 before the first block.
+    With `small` the first convolution is 3×3, and neither it nor a pooling makes the image smaller: what people use
+    for images of 32×32, which the other form would bring down to 8×8 before the first block.
     """
 
     def __init__(

@@ -1,24 +1,32 @@
 """The README's picture: why binary activations train badly, what coupling does about it, and what it is worth.
 
 Drawn from committed results alone: results/figure3_cosine (cosine of the coarse gradient with CDG, toy problem),
-results/cifar10_budget (VGG-7, half an hour each) and results/bench_infer (packed ResNet-18 against other engines).
+results/coupling_pays and other_tasks (what the ways reach, each tuned) and results/bench_infer (packed ResNet-18
+against other engines).
 `binaryduo reproduce overview` draws it as docs/overview.png.
 """
 
 import json
+import math
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from binaryduo.paper.coupling_outcomes import accuracies, comparisons
 from binaryduo.paper.experiment import Records
-from binaryduo.paper.results import documents
+from binaryduo.paper.judging import Interval, difference
+from binaryduo.paper.other_tasks import by_seed
+from binaryduo.paper.results import documents, read_best
+from binaryduo.paper.tasks import TASKS
+from binaryduo.paper.ways import WAYS
 from binaryduo.paper_values import IMAGENET
 
-BINARY, TERNARY, TUNED, INK = "#b45309", "#0a58ca", "#0f766e", "#1b1f24"
+BINARY, TERNARY, TUNED, SCRATCH, INK = "#b45309", "#0a58ca", "#0f766e", "#8a6d00", "#1b1f24"
 LAYERS = ("fc1", "fc2", "fc3")
 FULL_PRECISION = (
     69.8  # ImageNet top-1 of torchvision's ResNet18_Weights.IMAGENET1K_V1, as its documentation says
@@ -52,27 +60,47 @@ def diagnose(axes: Axes, results: Path) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
+def gains(results: Path) -> dict[str, tuple[Interval, Interval]]:
+    """Of each task the points that duo, and its topology from scratch, are above the baseline at equal epochs."""
+    study, tasks = read_best("coupling_pays", results), read_best("other_tasks", results)
+    assert study is not None
+    assert tasks is not None
+    found = {}
+    for budget in comparisons(study.rows):
+        if not math.isinf(budget.over_baseline.half):
+            count = min(len(accuracies(study.rows, way, budget.epochs)) for way in WAYS)
+            seeds = f"{count} seed{'' if count == 1 else 's'}"
+            name = f"CIFAR-10, VGG-7,\n{budget.epochs} epochs, {seeds}"
+            found[name] = (budget.over_baseline, budget.topology)
+    for task in TASKS:
+        ours = {way: by_seed(tasks.rows, task, way) for way in WAYS}
+        name = f"{task},\n{len(ours['duo'])} seeds"
+        found[name] = (
+            difference(ours["duo"], ours["baseline"]),
+            difference(ours["scratch"], ours["baseline"]),
+        )
+    return found
+
+
 def train(axes: Axes, results: Path) -> None:
-    """Test accuracy over the minutes of the two budgets."""
-    found = read(results, "cifar10_budget", "metrics.json")
-
-    def curve(stage: dict[str, Any], offset: float) -> tuple[list[float], list[float]]:
-        tested = [line for line in stage["epochs"] if "test_top1" in line]
-        return [offset + line["seconds"] / 60 for line in tested], [line["test_top1"] for line in tested]
-
-    coupled, tuned = (found["duo"]["stages"][name] for name in ("coupled", "decoupled"))
-    split = coupled["epochs"][-1]["seconds"] / 60
-    axes.plot(
-        *curve(found["baseline"]["stages"]["baseline"], 0), "s-", color=BINARY, ms=4, label="binary baseline"
-    )
-    axes.plot(*curve(coupled, 0), "o-", color=TERNARY, ms=4, label="coupled, three levels")
-    axes.plot(*curve(tuned, split), "o-", color=TUNED, ms=4, label="decoupled: bits, fine-tuned")
-    axes.axvline(split, color=INK, lw=0.8, ls=":")
-    axes.annotate("decoupled here", (split, 70), (3, 0), textcoords="offset points", fontsize=8)
-    axes.set_xlabel("minutes of training on two CPU cores")
-    axes.set_ylabel("test accuracy (%)")
-    axes.set_title("Train: VGG-7 on CIFAR-10, one seed", loc="left", fontsize=10)
-    axes.legend(frameon=False, fontsize=8, loc="lower right")
+    """What the method and its topology are worth, with every way tuned equally hard."""
+    found = gains(results)
+    for row, intervals in enumerate(found.values()):
+        sides = ((-0.13, TUNED, "o"), (0.13, SCRATCH, "s"))
+        for interval, (offset, colour, sign) in zip(intervals, sides, strict=True):
+            axes.errorbar(
+                interval.middle, row + offset, xerr=interval.half, fmt=sign, color=colour, capsize=3, ms=5
+            )
+    axes.plot([0, 0], [-0.5, len(found) - 0.4], color=INK, lw=0.8)
+    axes.set_yticks(range(len(found)), list(found), fontsize=8)
+    axes.set_ylim(len(found) - 0.4, -1.1)  # the first on top, below the legend
+    axes.set_xlabel("points above the binary baseline, 95 % intervals")
+    axes.set_title("Train: what it is worth, every way tuned", loc="left", fontsize=10)
+    signs = [
+        Line2D([], [], marker="o", ls="", color=TUNED, label="coupled, decoupled, fine-tuned"),
+        Line2D([], [], marker="s", ls="", color=SCRATCH, label="the same topology from scratch"),
+    ]
+    axes.legend(handles=signs, frameon=False, fontsize=8, loc="upper left", borderaxespad=0)
 
 
 def deploy(axes: Axes, results: Path) -> None:
