@@ -6,29 +6,32 @@ from binaryduo.paper import ways
 
 def rows(**last: list[float]) -> list[dict[str, object]]:
     return [
-        {"way": way, "seed": seed, "last": value, "best": value}
+        {"network": "vgg7", "way": way, "seed": seed, "last": value, "best": value}
         for way, values in last.items()
         for seed, value in enumerate(values)
     ]
 
 
 def test_units_are_one_bit_and_seed_by_seed() -> None:
-    units = [unit for unit in study.units("hours") if "question" not in unit]
-    assert [unit["seed"] for unit in units] == [0, 0, 1, 1, 2, 2]
-    recipes = [ways.recipe_of(unit) for unit in units]
-    assert {recipe.model.weight_bits for recipe in recipes} == {1}
-    assert {recipe.loop.precision for recipe in recipes} == {"bf16"}
-    epochs = {r.train.epochs + (r.finetune.epochs if r.finetune else 0) for r in recipes}
-    assert epochs == {study.EPOCHS}
+    for case in study.CASES:
+        units = [unit for unit in case.units() if "question" not in unit]
+        assert [unit["seed"] for unit in units] == [0, 0, 1, 1, 2, 2]
+        recipes = [ways.recipe_of(unit) for unit in units]
+        assert {(r.model.network, r.model.width) for r in recipes} == {(case.network, case.width)}
+        assert {recipe.model.weight_bits for recipe in recipes} == {1}
+        assert {recipe.loop.precision for recipe in recipes} == {"bf16"}
+        epochs = {r.train.epochs + (r.finetune.epochs if r.finetune else 0) for r in recipes}
+        assert epochs == {case.epochs}
 
 
 def test_rates_are_chosen_on_held_out_images_for_both_ways_alike() -> None:
-    tests = [unit for unit in study.units("hours") if unit.get("question") == "rate"]
-    assert {unit["validation"] for unit in tests} == {0.1}
-    rates = {way: [unit["lr"] for unit in tests if unit["way"] == way] for way in study.WAYS}
-    assert rates["duo"] == rates["baseline"] == list(study.RATES)
-    tried = [{"way": "duo", "seed": 0, "lr": 0.01, "last": 80.0, "best": 80.0, "question": "rate"}]
-    assert study.verdicts(tried + rows(baseline=[82.0])) == []
+    for case in study.CASES:
+        tests = [unit for unit in case.units() if unit.get("question") == "rate"]
+        assert {unit["validation"] for unit in tests} == {0.1}
+        rates = {way: [unit["lr"] for unit in tests if unit["way"] == way] for way in study.WAYS}
+        assert rates["duo"] == rates["baseline"] == list(study.RATES)
+    tried = [{**row, "lr": 0.01, "question": "rate"} for row in rows(duo=[80.0])]
+    assert study.verdicts(tried + rows(baseline=[82.0, 82.1, 82.2])) == []
     assert "0.01: 80.00" in study.numbers(tried)
 
 
@@ -36,7 +39,9 @@ def test_the_claim_is_judged_over_pairs_of_seeds() -> None:
     found = study.verdicts(rows(duo=[84.0, 84.5, 84.2], baseline=[82.0, 82.6, 82.1]))
     assert [v.verdict for v in found] == ["holds"]
     assert found[0].evidence.startswith("difference in points: +2.00 ± ")
-    assert [v.verdict for v in study.verdicts(rows(duo=[80.0, 80.1], baseline=[82.0, 82.6]))] != ["holds"]
+    assert "VGG-7" in found[0].setting
+    found = study.verdicts(rows(duo=[80.0, 80.1, 80.0], baseline=[82.0, 82.6, 82.1]))
+    assert [v.verdict for v in found] == ["does not hold"]
 
 
 def test_one_way_alone_judges_nothing_and_says_what_is_missing() -> None:

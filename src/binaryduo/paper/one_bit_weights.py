@@ -1,117 +1,166 @@
-"""Does coupling pay with one-bit weights too? VGG-7 on CIFAR-10, baseline and duo, 20 epochs in total.
+"""Does coupling pay with one-bit weights too? VGG-7 and a narrow ResNet-18 on CIFAR-10, baseline and duo.
 
 The paper's Table 2 is about networks whose weights are one bit as well (on ImageNet, which is too large for these
-machines); nothing of that was trained here before. Written down before running: first the rate of each way, as in
-`coupling_choices` (ten epochs, seed 0, 5,000 held-out images; from 5e-3 on doubled until the accuracy falls; duo with
-one anneal over its two stages), then the runs that judge: all 50,000 images, batches of 256, trained in bfloat16 and
-tested in float32 on the 10,000 test images; seed by seed. The claim holds where duo is ahead at equal epochs by the
-rule of `judging`, paired over seeds. A first run of duo at 5e-3, before any tuning, has 84.30 % after the last epoch
-(`before_tuning.json`); it is the shipped network vgg7-cifar10-duo-w1 and judges nothing.
+machines). VGG-7 is trained for 20 epochs in total at full width; ResNet-18 with a shortcut around each convolution
+(Bi-Real-Net's, the paper's "+sc"), in its form for small images, for 10 epochs at a quarter of the width.
+
+Written down before running: first the rate of each way, as in `coupling_choices` (half of the epochs, seed 0, 5,000
+held-out images; from 5e-3 on doubled until the accuracy falls; duo with one anneal over its two stages), then the runs
+that judge: all 50,000 images, batches of 256, trained in bfloat16 and tested in float32 on the 10,000 test images; seed
+by seed. The claim holds where duo is ahead at equal epochs by the rule of `judging`, paired over seeds. A first run of
+VGG-7 by duo at 5e-3, before any tuning, has 84.30 % after the last epoch (`before_tuning.json`); it is the shipped
+network vgg7-cifar10-duo-w1 and judges nothing.
 """
 
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from binaryduo.paper import ways as w
 from binaryduo.paper.accuracies import EQUAL, both
-from binaryduo.paper.coupling_choices import QUICK, VALIDATION
+from binaryduo.paper.coupling_choices import BEST, QUICK, VALIDATION
 from binaryduo.paper.coupling_pays import COLOURS, NAMES
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
 from binaryduo.paper.judging import difference
 
-EPOCHS, SEEDS = 20, 3
+SEEDS = 3
 WAYS = ("duo", "baseline")
-RATES, TUNING_EPOCHS = (5e-3, 1e-2, 2e-2, 4e-2), 10
-LR = {"duo": 1e-2, "baseline": 2e-2}  # those of float weights, until the tests of the rate are complete
+RATES = (5e-3, 1e-2, 2e-2, 4e-2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, how long it is trained, and the rate of each way: that of float weights until its tests are done."""
+
+    network: str
+    width: float
+    epochs: int
+    title: str
+    lr: dict[str, float] = field(default_factory=lambda: {way: BEST[way] for way in WAYS})
+
+    def unit(self, way: str, epochs: int, seed: int, lr: float, **settings: object) -> Unit:
+        one = {"anneals": 1} if way == "duo" else {}
+        size = {"network": self.network, "width": self.width, "weight_bits": 1}
+        return w.unit(way, epochs, seed, lr, **{**size, **QUICK, **one, **settings})
+
+    def units(self) -> list[Unit]:
+        """The tests of the rate, then the runs that judge."""
+        held_out = {"validation": VALIDATION, "question": "rate"}
+        return [
+            *(self.unit(way, self.epochs // 2, 0, rate, **held_out) for rate, way in product(RATES, WAYS)),
+            *(self.unit(way, self.epochs, seed, self.lr[way]) for seed, way in product(range(SEEDS), WAYS)),
+        ]
+
+    def runs(self, rows: list[Row], way: str) -> list[Row]:
+        """The runs of a way that judge: not those that only chose its rate."""
+        return [row for row in self._mine(rows, way) if "question" not in row]
+
+    def by_rate(self, rows: list[Row], way: str) -> dict[float, float]:
+        """The accuracies on held-out images of a way, by rate."""
+        return {row["lr"]: row["last"] for row in self._mine(rows, way) if "question" in row}
+
+    def by_seed(self, rows: list[Row], way: str) -> dict[int, float]:
+        """The accuracies after the last epoch of a way."""
+        return {row["seed"]: row["last"] for row in self.runs(rows, way)}
+
+    def _mine(self, rows: list[Row], way: str) -> list[Row]:
+        return [row for row in rows if (row["network"], row["way"]) == (self.network, way)]
+
+
+CASES = (
+    Case("vgg7", 1.0, 20, "VGG-7 at full width"),
+    Case("resnet18-sc-small", 0.25, 10, "ResNet-18 +sc at a quarter of the width"),
+)
 
 
 def units(profile: str) -> list[Unit]:
     if profile == "smoke":
-        return [_unit(way, 2, 0, LR[way], network="mlp", width=0.05) for way in WAYS]
-    held_out = {"validation": VALIDATION, "question": "rate"}
-    return [
-        *(_unit(way, TUNING_EPOCHS, 0, rate, **held_out) for rate, way in product(RATES, WAYS)),
-        *(_unit(way, EPOCHS, seed, LR[way]) for seed, way in product(range(SEEDS), WAYS)),
-    ]
-
-
-def _unit(way: str, epochs: int, seed: int, lr: float, **settings: object) -> Unit:
-    one = {"anneals": 1} if way == "duo" else {}
-    return w.unit(way, epochs, seed, lr, **{"weight_bits": 1, **QUICK, **one, **settings})
-
-
-def runs(rows: list[Row], way: str) -> list[Row]:
-    """The runs of a way that judge: not those that only chose its rate."""
-    return [row for row in rows if row["way"] == way and "question" not in row]
-
-
-def by_rate(rows: list[Row], way: str) -> dict[float, float]:
-    """The accuracies on held-out images of a way, by rate."""
-    return {row["lr"]: row["last"] for row in rows if row["way"] == way and "question" in row}
-
-
-def by_seed(rows: list[Row], way: str) -> dict[int, float]:
-    """The accuracies after the last epoch of a way."""
-    return {row["seed"]: row["last"] for row in runs(rows, way)}
+        small = Case("mlp", 0.05, 2, "MLP")
+        return [small.unit(way, 2, 0, small.lr[way]) for way in WAYS]
+    return [unit for case in CASES for unit in case.units()]
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    ours, baseline = by_seed(rows, "duo"), by_seed(rows, "baseline")
-    if not ours or not baseline:
-        return []
-    found = difference(ours, baseline)
-    setting = f"{EQUAL}, {EPOCHS} each; vgg7 at full width on cifar10, one-bit weights"
-    claim = "duo beats the binary baseline with one-bit weights"
-    return [Verdict(claim, setting, found.verdict, f"difference in points: {found.shown()}")]
+    out = []
+    for case in CASES:
+        duo, baseline = (case.by_seed(rows, way) for way in WAYS)
+        if min(len(duo), len(baseline)) < SEEDS:
+            continue
+        found = difference(duo, baseline)
+        claim = "with one-bit weights duo beats the binary baseline"
+        setting = f"{EQUAL}, {case.epochs} each; {case.title} on cifar10"
+        evidence = f"difference in points: {found.shown()}"
+        out.append(Verdict(claim, setting, found.verdict, evidence, f"{found.shown()} points"))
+    return out
 
 
 def numbers(rows: list[Row]) -> str:
-    """Every mean, the tests of the rate, and how many runs are missing."""
-    means = [f"{NAMES[way]}: {both(some)}" for way in WAYS if (some := runs(rows, way))]
+    """Of each network every mean, the tests of the rate, and how many runs are missing."""
+    return " ".join(_numbers(case, rows) for case in CASES)
+
+
+def _numbers(case: Case, rows: list[Row]) -> str:
+    means = [f"{NAMES[way]}: {both(some)}" for way in WAYS if (some := case.runs(rows, way))]
     tests = [
         f"{NAMES[way]} " + ", ".join(f"{rate:g}: {last:.2f}" for rate, last in sorted(found.items()))
         for way in WAYS
-        if (found := by_rate(rows, way))
+        if (found := case.by_rate(rows, way))
     ]
-    parts = [f"One-bit weights, {EPOCHS} epochs in total: {'; '.join(means)}."] if means else []
-    parts += [f"Rates, on held-out images after {TUNING_EPOCHS} epochs: {'; '.join(tests)}."] if tests else []
-    left = len(WAYS) * SEEDS - sum(len(runs(rows, way)) for way in WAYS)
-    parts += [f"{left} runs of {EPOCHS} epochs are missing."] if left else []
-    return " ".join(parts)
+    parts = [f"{case.epochs} epochs in total: {'; '.join(means)}."] if means else []
+    if tests:
+        parts.append(f"Rates, on held-out images after {case.epochs // 2} epochs: {'; '.join(tests)}.")
+    left = len(WAYS) * SEEDS - sum(len(case.runs(rows, way)) for way in WAYS)
+    parts += [f"{left} runs of {case.epochs} epochs are missing."] if left else []
+    return f"{case.title}, one-bit weights. {' '.join(parts)}"
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
-    """Left: accuracy over the rate of each way, on held-out images; right: the runs that judge."""
-    figure = Figure(figsize=(12, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    text: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "ha": "center"}
-    for way in WAYS:
-        points = sorted(by_rate(rows, way).items())
-        left.plot([x for x, _ in points], [y for _, y in points], "o-", color=COLOURS[way], label=NAMES[way])
-        for place in points:
-            left.annotate(f"{place[1]:.2f}", place, (0, 7), color=COLOURS[way], **text)
-    left.set_xscale("log")
-    left.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
-    left.minorticks_off()
-    left.set_xlabel(f"learning rate (log scale); {TUNING_EPOCHS} epochs, seed 0")
-    left.set_ylabel("accuracy on 5,000 held-out images (%)")
-    left.legend(frameon=False, fontsize=9)
-    for height, way in enumerate(reversed(WAYS)):
-        found = list(by_seed(rows, way).values())
-        right.plot(found, [height] * len(found), "o", color=COLOURS[way], ms=8, alpha=0.7)
-        for value in found:
-            right.annotate(f"{value:.2f}", (value, height), (0, 9), **text)
-    right.set_yticks(range(len(WAYS)), [NAMES[way] for way in reversed(WAYS)])
-    right.set_ylim(-0.5, len(WAYS) - 0.3)
-    right.set_xlabel(f"test accuracy after {EPOCHS} epochs in total (%); a dot per seed")
-    for axis in (left, right):
-        axis.margins(x=0.15, y=0.15)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.suptitle("VGG-7 with one-bit weights on CIFAR-10", fontsize=10, x=0.01, ha="left")
+    """A line per network. Left: accuracy over the rate of each way, on held-out images; right: the runs that judge."""
+    cases = [case for case in CASES if any(row["network"] == case.network for row in rows)]
+    if not cases:
+        return {}
+    figure = Figure(figsize=(12, 3.2 * len(cases)), layout="constrained")
+    for (left, right), case in zip(figure.subplots(len(cases), 2, squeeze=False), cases, strict=True):
+        _draw_rates(left, case, rows)
+        _draw_runs(right, case, rows)
+        for axis in (left, right):
+            axis.margins(x=0.15, y=0.15)
+            axis.grid(alpha=0.25)
+            axis.spines[["top", "right"]].set_visible(False)
+    figure.suptitle("One-bit weights on CIFAR-10", fontsize=10, x=0.01, ha="left")
     return {"one_bit_weights.png": figure}
+
+
+TEXT: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8, "ha": "center"}
+
+
+def _draw_rates(axis: Axes, case: Case, rows: list[Row]) -> None:
+    for way in WAYS:
+        points = sorted(case.by_rate(rows, way).items())
+        axis.plot([x for x, _ in points], [y for _, y in points], "o-", color=COLOURS[way], label=NAMES[way])
+        for place in points:
+            axis.annotate(f"{place[1]:.2f}", place, (0, 7), color=COLOURS[way], **TEXT)
+    axis.set_xscale("log")
+    axis.set_xticks(RATES, [f"{rate:g}" for rate in RATES])
+    axis.minorticks_off()
+    axis.set_xlabel(f"learning rate (log scale); {case.epochs // 2} epochs, seed 0")
+    axis.set_ylabel("accuracy on 5,000 held-out images (%)")
+    axis.set_title(case.title, fontsize=9)
+    axis.legend(frameon=False, fontsize=9)
+
+
+def _draw_runs(axis: Axes, case: Case, rows: list[Row]) -> None:
+    for height, way in enumerate(reversed(WAYS)):
+        found = list(case.by_seed(rows, way).values())
+        axis.plot(found, [height] * len(found), "o", color=COLOURS[way], ms=8, alpha=0.7)
+        for value in found:
+            axis.annotate(f"{value:.2f}", (value, height), (0, 9), **TEXT)
+    axis.set_yticks(range(len(WAYS)), [NAMES[way] for way in reversed(WAYS)])
+    axis.set_ylim(-0.5, len(WAYS) - 0.3)
+    axis.set_xlabel(f"test accuracy after {case.epochs} epochs in total (%); a dot per seed")
 
 
 EXPERIMENT = Experiment(
@@ -124,4 +173,5 @@ EXPERIMENT = Experiment(
     profiles=STUDY,
     numbers=numbers,
     estimate=w.estimate,
+    judges_parts=True,
 )
