@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from binaryduo.paper import trainings
-from binaryduo.paper.accuracies import both, compare, trained_epochs
+from binaryduo.paper.accuracies import both, compare, is_small, trained_epochs
 from binaryduo.paper.judging import Pooled, all_of, difference, paired, welch
+from binaryduo.paper.rates import BEST
 from binaryduo.paper.registry import find
 from binaryduo.paper.results import read_best
 
@@ -123,6 +124,24 @@ def test_profiles_state_their_settings() -> None:
     for name in ("figure1a_precision", "figure6_comparison", "appendix_e_two_bits", "appendix_f_quad"):
         units = find(name).units("cpu")
         assert {unit["seed"] for unit in units} == set(trainings.SEEDS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["figure1a_precision", "figure1b_width", "figure2_accuracy", "appendix_e_two_bits", "appendix_f_quad"],
+)
+def test_half_the_width_is_trained_for_twelve_epochs_and_judged(name: str) -> None:
+    """Binary networks at their tuned rate; three seeds; no row is too small to say."""
+    units = find(name).units("hours")
+    assert {unit["seed"] for unit in units} == {0, 1, 2}
+    for unit in units:
+        recipe = trainings.recipe_of(unit)
+        finetune = recipe.finetune.epochs if unit["stages"] == 2 and recipe.finetune is not None else 0
+        assert recipe.train.epochs + finetune == 12
+        binary = unit["stages"] == 1 and unit["levels"] == 2
+        assert recipe.train.lr == (BEST["baseline"] if binary else BEST["duo"])
+        assert (recipe.loop.precision, recipe.data.name) == ("bf16", "cifar10")
+        assert not is_small({"recipe": recipe.name})
 
 
 def test_equal_training_in_the_short_comparison() -> None:

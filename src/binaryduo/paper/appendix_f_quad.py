@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
 from binaryduo.paper.accuracies import compare_all, numbers_of, select, setting
-from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
+from binaryduo.paper.experiment import HALF_WIDTH, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import bars
 from binaryduo.paper_values import CIFAR10
 
@@ -18,7 +18,7 @@ from binaryduo.paper_values import CIFAR10
 def units(profile: str) -> list[Unit]:
     longer = t.longer(profile)
     out = []
-    for seed in t.SEEDS:
+    for seed in t.seeds(profile):
         out += [
             t.unit(profile, seed, longer=longer),
             t.unit(profile, seed, stages=2, variant="coupled", levels=3),
@@ -69,7 +69,7 @@ EXPERIMENT = Experiment(
     t.measure,
     verdicts,
     draw,
-    profiles=TRAINED,
+    profiles=HALF_WIDTH,
     numbers=numbers,
     estimate=t.estimate,
 )

@@ -27,12 +27,12 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import ways as w
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
+from binaryduo.paper.rates import BEST
 from binaryduo.paper.results import key_of
 
 EPOCHS, LR, RATE = 10, 5e-3, 3e-3
 VALIDATION = 0.1
 MARGIN = 0.3  # points
-BEST = {"baseline": 2e-2, "scratch": 2e-2, "duo": 1e-2}  # what the tests of the rate have found
 QUICK = {"precision": "bf16", "test_every": 2}  # the settings of the study itself
 
 

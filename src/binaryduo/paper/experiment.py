@@ -21,6 +21,7 @@ PROFILES: tuple[Profile, ...] = ("smoke", "cpu", "hours", "paper")
 
 UNTRAINED = ("smoke", "full")  # what needs no training is run in full
 TRAINED = ("smoke", "cpu", "paper")
+HALF_WIDTH = ("smoke", "cpu", "hours", "paper")  # trained at half of the width too
 STUDY = ("smoke", "hours")
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
 from binaryduo.paper.accuracies import compare, numbers_of, ruling, select, setting
-from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
+from binaryduo.paper.experiment import HALF_WIDTH, Experiment, Row, Unit, Verdict
 from binaryduo.paper.judging import all_of, paired
 from binaryduo.paper.pictures import bars
 
@@ -21,7 +21,7 @@ PRECISIONS = (None, 16, 8, 4, 2)
 
 
 def units(profile: str) -> list[Unit]:
-    return [t.unit(profile, seed, levels=levels) for seed in t.SEEDS for levels in PRECISIONS]
+    return [t.unit(profile, seed, levels=levels) for seed in t.seeds(profile) for levels in PRECISIONS]
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
     t.measure,
     verdicts,
     draw,
-    profiles=TRAINED,
+    profiles=HALF_WIDTH,
     numbers=numbers,
     estimate=t.estimate,
 )

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import trainings as t
 from binaryduo.paper.accuracies import compare, numbers_of, select
-from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
+from binaryduo.paper.experiment import HALF_WIDTH, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import lines
 
 
@@ -20,7 +20,11 @@ def units(profile: str) -> list[Unit]:
     points: list[tuple[int | None, float]] = [(4, 1.0), (2, 2.0)]
     if profile == "paper":
         points = [(levels, width) for width in (0.5, 1.0, 2.0) for levels in (None, 16, 8, 4, 2)]
-    return [t.unit(profile, seed, levels=levels, widen=widen) for seed in t.SEEDS for levels, widen in points]
+    return [
+        t.unit(profile, seed, levels=levels, widen=widen)
+        for seed in t.seeds(profile)
+        for levels, widen in points
+    ]
 
 
 def _points(rows: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -60,7 +64,7 @@ EXPERIMENT = Experiment(
     t.measure,
     verdicts,
     draw,
-    profiles=TRAINED,
+    profiles=HALF_WIDTH,
     numbers=numbers,
     estimate=t.estimate,
 )

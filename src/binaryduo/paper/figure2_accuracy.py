@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 import binaryduo as bd
 from binaryduo.paper import trainings as t
 from binaryduo.paper.accuracies import compare, numbers_of, select, setting
-from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict
+from binaryduo.paper.experiment import HALF_WIDTH, Experiment, Row, Unit, Verdict
 from binaryduo.paper.pictures import scatter
 
 STES = ("relu1", "steep2", "steep4", "polynomial", "swishsign")
@@ -19,7 +19,9 @@ STES = ("relu1", "steep2", "steep4", "polynomial", "swishsign")
 
 def units(profile: str) -> list[Unit]:
     cases = [(2, ste) for ste in STES] + [(4, "relu1")]
-    return [t.unit(profile, seed, levels=levels, ste=ste) for seed in t.SEEDS for levels, ste in cases]
+    return [
+        t.unit(profile, seed, levels=levels, ste=ste) for seed in t.seeds(profile) for levels, ste in cases
+    ]
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
@@ -61,7 +63,7 @@ EXPERIMENT = Experiment(
     t.measure,
     verdicts,
     draw,
-    profiles=TRAINED,
+    profiles=HALF_WIDTH,
     numbers=numbers,
     estimate=t.estimate,
 )

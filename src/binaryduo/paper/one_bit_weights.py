@@ -21,10 +21,11 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import ways as w
 from binaryduo.paper.accuracies import EQUAL, both
-from binaryduo.paper.coupling_choices import BEST, QUICK, VALIDATION
+from binaryduo.paper.coupling_choices import QUICK, VALIDATION
 from binaryduo.paper.coupling_pays import COLOURS, NAMES
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
 from binaryduo.paper.judging import difference
+from binaryduo.paper.rates import BEST
 
 SEEDS = 3
 WAYS = ("duo", "baseline")

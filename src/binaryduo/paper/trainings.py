@@ -20,13 +20,17 @@ from binaryduo._common.progress import say
 from binaryduo.data import Plan
 from binaryduo.errors import CheckpointError
 from binaryduo.paper.experiment import Row, Unit, Workspace
+from binaryduo.paper.rates import BEST
 from binaryduo.training import Loop, Recipe, Stage, runlog
 from binaryduo.training.duo import build_model, load_data
 
+HOURS = "half-width"  # the recipe of that profile
 LABELS = {None: "full precision", 16: "4 bits", 8: "3 bits", 4: "2 bits", 3: "ternary", 2: "1 bit"}
 
 # Declared before running. `paper` is the paper's schedule with our choice of rate and decay (it prints none);
-# `cpu` is a quarter of the width and a one-cycle schedule; `smoke` only shows that everything works.
+# `cpu` is a quarter of the width and a one-cycle schedule; `hours` half of the width, 12 epochs in total and the rates
+# that `coupling_choices` found (that of binary networks is tuned, that of more levels is not, so that no claim that
+# more levels are better is helped by it); `smoke` only shows that everything works.
 STAGES = {
     "smoke": ("mlp", "fashion-mnist-small", 0.05, 1000, Stage(1, lr=1e-2), Stage(1, lr=1e-3)),
     "cpu": (
@@ -36,6 +40,14 @@ STAGES = {
         256,
         Stage(3, lr=1e-2, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
         Stage(2, lr=1e-3, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+    ),
+    "hours": (
+        "vgg7",
+        "cifar10",
+        0.5,
+        256,
+        Stage(6, lr=BEST["duo"], weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(6, lr=BEST["duo"], weight_decay=1e-2, schedule="onecycle", warmup=0.2),
     ),
     # of Appendix G: see there
     "intervals": (
@@ -50,29 +62,41 @@ STAGES = {
 SEEDS = (0, 1)
 
 
+def seeds(profile: str) -> tuple[int, ...]:
+    """The seeds of a profile: three where a verdict is wanted of networks that are not too small."""
+    return (*SEEDS, 2) if profile == "hours" else SEEDS
+
+
 def base(profile: str) -> Recipe:
     """The recipe of a profile, both stages."""
     if profile == "paper":
         return training.named("vgg7-cifar10")
     network, data, width, batch, first, second = STAGES[profile]
+    loops = {
+        "smoke": Loop(batch=batch, engine="eager", tensorboard=False),
+        "hours": Loop(batch=batch, engine="fast", precision="bf16", test_every=2, tensorboard=False),
+    }
     return Recipe(
-        name=f"reproduce-{profile}",
+        name=HOURS if profile == "hours" else f"reproduce-{profile}",
         data=training.Data(name=data),
         model=training.Model(network=network, width=width),
         train=first,
         finetune=second,
-        loop=Loop(
-            batch=batch, tensorboard=profile != "smoke", engine="eager" if profile == "smoke" else "auto"
-        ),
+        anneals=1 if profile == "hours" else 2,
+        loop=loops.get(profile, Loop(batch=batch)),
     )
 
 
 def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: int = 0, **model: Any) -> Unit:
     """One training: `stages` 1 for a single network, 2 for coupled, decoupled and fine-tuned.
 
-    `widen` multiplies the profile's width; `longer` adds epochs, so that one stage can be as long as two.
+    `widen` multiplies the profile's width; `longer` adds epochs, so that one stage can be as long as two, as all are in
+    the profile "hours".
     """
     recipe = base(profile)
+    if profile == "hours" and stages == 1:
+        longer = 0 if recipe.finetune is None else recipe.finetune.epochs
+        model = {"lr": BEST["baseline"] if model.get("levels", 2) == 2 else BEST["duo"], **model}
     chosen = {"levels": 2, "ste": "relu1", "variant": "baseline", "topology": "duo", **model}
     return {
         "stages": stages,
@@ -89,7 +113,7 @@ def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: i
 
 def recipe_named(name: str) -> Recipe:
     """The recipe that a unit or a row names: a reduced one of ours, or one of the paper's."""
-    reduced = name.removeprefix("reproduce-")
+    reduced = "hours" if name == HOURS else name.removeprefix("reproduce-")
     return base(reduced) if reduced in STAGES else training.named(name)
 
 
@@ -101,7 +125,7 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
         **{key: work[key] for key in ("network", "variant", "levels", "ste", "width", "topology")},
         interval=work.get("interval"),
     )
-    first = replace(recipe.train, epochs=work["epochs"])
+    first = replace(recipe.train, epochs=work["epochs"], lr=work.get("lr", recipe.train.lr))
     second = recipe.finetune
     if second is not None and work["finetune"]:
         second = replace(second, epochs=work["finetune"])
