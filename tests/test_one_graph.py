@@ -32,6 +32,22 @@ WAYS: dict[str, Any] = {
     "shuffle": lambda x: x.view(-1, 2, 8, 6, 6).transpose(1, 2).reshape(-1, 16, 6, 6)[:, :8],
     "zero channels": lambda x: F.pad(x[:, :6], (0, 0, 0, 0, 1, 1)),
     "pixels": lambda x: x[:, :8, ::2, ::2],
+    "narrow of what there is": lambda x: x.narrow(1, 0, x.size(1) // 2),
+    "cut to a computed size": lambda x: x[:, :8, : x.size(2) - 1, 1 : x.shape[-1]],
+    "all but the last column": lambda x: x[:, 8:][..., : x.size(3) - 1],
+    "shuffle of single channels": lambda x: (
+        x.view(-1, 16, 1, 36).transpose(1, 2).reshape(-1, 16, 6, 6)[:, :8]
+    ),
+    "shuffle that counts": lambda x: (
+        x.view(x.size(0), 16, x.size(1) // 16, -1).transpose(1, 2).reshape(x.size())[:, 8:]
+    ),
+    "flat and back": lambda x: x.flatten(2).view(-1, 16, 6, 6)[:, :8],
+    "index": lambda x: x.index_select(1, torch.arange(15, 7, -1)),
+    "a list": lambda x: x[:, [3, 1, 4, 15, 9, 2, 6, 5]],
+    "a tensor": lambda x: x[:, torch.tensor([3, 1, -12, 15, 9, 2, 6, 5])],
+    "a mask": lambda x: x[:, torch.arange(16) % 2 == 0],
+    "all of it": lambda x: x[:, :16][:, :8],
+    "all of it, by name": lambda x: x.narrow(1, 0, 16)[:, :8],
 }
 
 
@@ -176,7 +192,7 @@ def test_a_sequence_does_not_run_what_the_canonical_graph_added() -> None:
     x = torch.randn(4, 3, 6, 6)
     coupled = bd.couple(model, x).eval()
     assert [name for name, _ in coupled.named_children()] == [name for name, _ in model.named_children()]
-    assert "the shuffle of channels with .reshape() in forward()" in coupled.coupling.kept["0"]
+    assert "the order of channels by .reshape() in forward()" in coupled.coupling.kept["0"]
     binary, y = bd.decouple(coupled, x), x
     for child in coupled.children():
         y = child(y)

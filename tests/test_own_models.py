@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from collections import namedtuple
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from torch.nn import functional as F
 
 import binaryduo as bd
 from binaryduo.errors import ArgumentError, GraphError
+from binaryduo.graph.tracing import tensors_in
+from binaryduo.transform.equality import relative_difference
 
 
 def net(width: int = 32, bias: bool = True) -> nn.Sequential:
@@ -111,6 +115,94 @@ def test_couple_says_which_layers_keep_their_width_and_why() -> None:
     why = ".sort() in forward() is not an operation that binaryduo can follow"
     assert coupled.coupling.kept == {"first": why}
     assert f"first: keeps its width because {why}" in str(coupled.coupling)
+
+
+Pair = namedtuple("Pair", "label features")
+
+
+@dataclass(frozen=True)
+class Found:
+    label: Tensor
+    features: Tensor
+
+
+class Recorded(nn.Module):
+    """Two outputs in a named tuple, a data class or a dictionary; one of them an activation."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.kind, self.body, self.head = kind, net(8)[:6], nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.body(x)
+        return self.kind(label=self.head(x.mean((2, 3))), features=x)
+
+
+@pytest.mark.parametrize("kind", [Pair, Found, dict])
+def test_outputs_in_a_record(kind: Any, tmp_path: Any) -> None:
+    """Whatever holds the outputs, they keep their channels and their values, through every verb."""
+    model = Recorded(kind).eval()
+    coupled = bd.couple(model, X).eval()
+    binary = bd.decouple(coupled, X).eval()
+    found, wanted = binary(X), coupled(X)
+    assert type(found) is type(wanted) is kind
+    values, others = list(tensors_in(found)), list(tensors_in(wanted))
+    assert [t.shape for t in values] == [(4, 4), (4, 8, 8, 8)]
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(values, others, strict=True))
+    bd.pack(binary, X, tmp_path / "net.duo", verbose=False)
+    for a, b in zip(bd.load(tmp_path / "net.duo")(X.numpy()), values, strict=True):
+        assert abs(a - b.detach().numpy()).max() < 1e-5
+    bd.export_onnx(binary, X, tmp_path / "net.onnx")
+    labels = torch.tensor([0, 1, 2, 3])
+    profile = bd.mismatch.profile(
+        model, lambda out, y: F.cross_entropy(next(tensors_in(out)), y), X, labels, 0.05, coordinates=4
+    )
+    assert profile.method == "suffix"
+
+
+def test_a_record_of_nothing_is_refused() -> None:
+    with pytest.raises(GraphError, match="no tensors to compare"):
+        relative_difference({}, {})
+
+
+class Turned(nn.Module):
+    """Neighbouring columns change places: no order of channels, though channels keep theirs."""
+
+    def __init__(self, levels: int = 2) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), bd.nn.QuantAct(levels))
+        self.head = nn.Linear(8 * 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x).view(-1, 8, 8, 4, 2).permute(0, 1, 2, 4, 3).reshape(-1, 8, 8, 8)
+        return self.head(x[:, :, ::4, ::4].reshape(-1, 32))
+
+
+def test_pixels_that_are_moved_stay_moved() -> None:
+    """Also where forward() is written anew, because the width stands in it as a number."""
+    coupled = bd.couple(Turned(), X).eval()
+    x = coupled.body(X)
+    x = x.view(4, -1, 8, 4, 2).transpose(3, 4).reshape(4, -1, 8, 8)
+    assert torch.equal(coupled(X), coupled.head(x[:, :, ::4, ::4].flatten(1)))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = net(8)[:2], nn.Conv2d(8, 3, 1)
+        self.register_buffer("gain", torch.linspace(0.5, 2, 8).view(8, 1, 1))
+        self.act = bd.nn.QuantAct()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.act(self.body(x) * self.gain))
+
+
+def test_a_buffer_that_keeps_a_width_is_named() -> None:
+    with pytest.raises(
+        GraphError,
+        match=r"'body.0' keeps its width because 'gain', which is no parameter, has a number for each",
+    ):
+        bd.couple(Scaled(), X)
 
 
 class Functional(nn.Module):

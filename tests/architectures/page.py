@@ -46,8 +46,8 @@ channels keep their width, and `pack` refuses it by name.
 
 MIDDLE = """
 A packed model has one input, (N, C, H, W), (N, C, T) or (N, features), and any number of outputs. A dense layer works
-on (N, features). Pools to a given size need windows of one size. Convolutions are padded with zeros, by less than
-their kernel; one-bit convolutions are not dilated. `pack` names the module wherever it refuses one.
+on (N, features). Pools to a given size need windows of one size. Convolutions are padded by less than their
+kernel; one-bit convolutions are not dilated. `pack` names the module wherever it refuses one.
 
 ## Architectures
 Each is written as its authors write it, with `bd.nn.QuantAct` as the activation and few, narrow layers, and then

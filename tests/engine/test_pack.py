@@ -1,5 +1,7 @@
 """Packed networks against PyTorch: the paper's, small ones of the same parts, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,8 @@ from binaryduo.engine import reference
 from binaryduo.engine.program import Code, Flag
 from binaryduo.errors import ArgumentError, GraphError
 from binaryduo.nn import BinaryConv2d, BinaryLinear, QuantAct
+from binaryduo.packing import verify
+from tests.engine.programs import Builder
 from tests.random_nets import RandomNet
 
 
@@ -318,3 +322,21 @@ def test_values_that_are_no_numbers_are_refused_by_name(where, tmp_path):
     with pytest.raises(GraphError, match=where.replace(".", r"\.")):
         bd.pack(net, torch.rand(1, 3, 8, 8), tmp_path / "net.duo", verbose=False)
     assert not (tmp_path / "net.duo").exists()
+
+
+def test_native_bits_may_differ_within_rounding_of_their_threshold_only():
+    """However few bits there are: of ten, one at its threshold is no error, and one far from it is."""
+    builder = Builder(6, 1, 1, seed=1)
+    builder.conv(0, 10, (1, 1), padding=(0, 0), out="bits")
+    program, image = builder.program, builder.images()
+    op = program.ops[0]
+    traced = reference.run(program, image)
+    sums = reference.step(program, replace(op, out_float=9, out_bits=-1), traced)[9][0, 0, 0]
+    op.threshold[3] = sums[3]
+    traced = reference.run(program, image)
+    verify.check_native(program, traced)
+    traced[op.out_bits][0, 0, 0, 3] ^= 1
+    verify.check_native(program, traced)
+    traced[op.out_bits][0, 0, 0, int(np.abs(sums - op.threshold).argmax())] ^= 1
+    with pytest.raises(GraphError, match="bits differ"):
+        verify.check_native(program, traced)

@@ -236,3 +236,51 @@ def test_verbs_that_need_the_class_say_what_to_do(
     assert isinstance(error, ArgumentError)
     assert "is of a model of your own (MyNet)" in str(error)
     assert "bd.training.load_weights(model, folder)" in str(error)
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "a class for a loss": (
+        {"loss": nn.MSELoss},
+        r"loss is the class MSELoss: give an object of it, MSELoss\(\)",
+    ),
+    "a class for a metric": ({"metrics": {"mae": nn.L1Loss}}, "the metric 'mae' is the class L1Loss"),
+    "a loss without gradient": ({"loss": lambda out, y: F.cross_entropy(out, y).detach()}, "gradients"),
+    "an optimizer": (
+        {"optimizer": torch.optim.SGD(nn.Linear(1, 1).parameters())},
+        "not an object of type SGD",
+    ),
+    "torch's scheduler": (
+        {"scheduler": lambda opt: torch.optim.lr_scheduler.StepLR(opt, 1)},
+        "of .step, all steps",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_is_not_meant_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    options, message = MISTAKES[name]
+    with pytest.raises(ArgumentError, match=message):
+        fit(MyNet(), data(LABELS), data(LABELS), SECOND, LOOP, tmp_path / "run", **options)
+
+
+def test_nothing_to_train_and_nothing_to_train_on(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no parameter of MyNet is trained"):
+        fit(MyNet().requires_grad_(False), data(LABELS), None, SECOND, LOOP, tmp_path / "frozen")
+    empty: DataLoader[Any] = DataLoader(TensorDataset(X, LABELS), batch_size=64, drop_last=True)
+    with pytest.raises(ArgumentError, match="the training loader has no batch"):
+        fit(MyNet(), empty, None, SECOND, LOOP, tmp_path / "empty")
+
+
+def test_arrays_of_numpy_train_as_tensors_do(tmp_path: Path) -> None:
+    batches = [(X[i : i + 16], LABELS[i : i + 16]) for i in (0, 16, 32)]
+    arrays = [(x.numpy(), y.numpy()) for x, y in batches]
+    found = [fit(MyNet(), b, b, SECOND, LOOP, tmp_path / str(n)) for n, b in enumerate((batches, arrays))]
+    assert found[0].last == found[1].last
+
+
+def test_weights_go_under_a_wrapper(trained: tuple[Path, nn.Module, Any]) -> None:
+    coupled = load_weights(bd.couple(MyNet(), X).eval(), trained[0] / "coupled")
+    averaged = load_weights(
+        torch.optim.swa_utils.AveragedModel(bd.couple(MyNet(), X)), trained[0] / "coupled"
+    )
+    assert torch.equal(averaged.eval()(X), coupled(X))

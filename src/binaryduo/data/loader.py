@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.utils.data import default_convert
 
 from binaryduo.data.in_memory import Batch
 from binaryduo.data.order import Plan, seed_all
@@ -30,7 +31,8 @@ class LoaderSplit:
     def __init__(self, loader: Iterable[Any], steps: int | None = None) -> None:
         if not hasattr(loader, "__iter__"):
             raise DataError(
-                f"an object of type {type(loader).__name__} is no loader: give an iterable of (inputs, targets)"
+                f"an object of type {type(loader).__name__} is no loader: give an iterable of (inputs, targets), as "
+                "DataLoader(dataset, batch_size=…) is"
             )
         if steps is not None and steps < 1:
             raise ArgumentError(f"steps must be at least 1, not {steps}")
@@ -77,7 +79,8 @@ class LoaderSplit:
                     "either may be a tuple or a dictionary"
                 )
             if step >= plan.start:
-                yield Batch(item[0], item[1])
+                inputs, targets = default_convert(tuple(item))  # type: ignore[no-untyped-call] # of NumPy arrays
+                yield Batch(inputs, targets)
             step += 1
 
 

@@ -12,20 +12,23 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from binaryduo.graph.operations import Call, Kind
+from binaryduo.graph.operations import Call, Kind, nodes_in
+
+NUMBERS = "numbers"  # in a node's meta: what sizes that forward() computes for it are with the example
 
 
 def move_kind(call: Call) -> Kind:
     """SELECT where channels alone are picked, POOL where pixels are, OTHER where images are or nothing can be said."""
     before, after = call.shapes[0], call.shape
-    if len(before) < 2 or len(after) < 2 or not call.literal(*call.arguments):
+    known = call.node.meta.get(NUMBERS, {})
+    if len(before) < 2 or len(after) < 2 or any(n not in known for n in nodes_in([*call.arguments.values()])):
         return Kind.OTHER
     if len(after) != len(before) and not _keeps_first_two(call.arguments.get("index"), len(before)):
         return Kind.OTHER
-    images, channels = _moved_along(call, 0), _moved_along(call, 1)
+    images, channels = _moved_along(call, 0, 1), _moved_along(call, 1)
     if images is None or channels is None or images != list(range(before[0] + 1)):
         return Kind.OTHER
-    if channels == list(range(before[1])):
+    if _moved_along(call, 1, 1) == list(range(before[1] + 1)):
         return Kind.POOL
     return Kind.SELECT if _pixels_stay(call) else Kind.OTHER
 
@@ -67,10 +70,14 @@ def selected_channels(call: Call) -> list[int]:
     return found
 
 
-def _moved_along(call: Call, dim: int) -> list[int] | None:
-    """Which entry of a dimension each entry of the result comes from; None where that differs inside of one."""
-    # One image more than in the example: x[:1] takes all of one. What is done to one image's channels is done to all.
-    shape = (call.shapes[0][0] + 1 if dim == 0 else 1, *call.shapes[0][1:])
+def _moved_along(call: Call, dim: int, more: int = 0) -> list[int] | None:
+    """Which entry of a dimension each entry of the result comes from; None where that differs inside of one.
+
+    `more` entries than in the example tell whether it would take all of any number: x[:1] takes all of one.
+    """
+    shape = list(call.shapes[0])
+    shape[0] = shape[0] if dim == 0 else 1  # what is done to one image's channels is done to all
+    shape[dim] += more
     numbers = torch.arange(shape[dim], dtype=torch.int32)
     result = run(call, numbers.view([-1 if d == dim else 1 for d in range(len(shape))]).expand(shape))
     if result.dim() <= dim or result.numel() == 0:
@@ -90,7 +97,7 @@ def _pixels_stay(call: Call) -> bool:
 def run(call: Call, value: Tensor) -> Tensor:
     """The operation on another tensor, on the CPU wherever the model is."""
     if call.module is None:
-        return apply(call.node, value, {})
+        return apply(call.node, value, call.node.meta.get(NUMBERS, {}))
     found: Tensor = copy.deepcopy(call.module).cpu()(value)
     return found
 

@@ -140,6 +140,13 @@ class Flow:
         self.info[call.node].kind = Kind.OTHER
         for source in sources:
             self.fix(source, why)
+        if call.node.op == "get_attr":
+            (one,), dim = self.fresh(
+                call, f"{call.node.target!r}, which is no parameter, has a number for each"
+            )
+            if call.shape and max(call.shape) == math.prod(call.shape):  # (C, 1, 1)
+                one.group.size, dim = max(call.shape), call.shape.index(max(call.shape))
+            return (one,), dim
         return self.fresh(call, f"they come out of {call.written}")
 
     @staticmethod

@@ -29,6 +29,7 @@ from binaryduo.graph.call_kinds import (
 )
 from binaryduo.graph.channel_moves import move_kind
 from binaryduo.graph.operations import REQUIRED, Call, Kind, Operation, bind, nodes_in
+from binaryduo.graph.tracing import is_record
 from binaryduo.nn.copies import (
     AverageCopies,
     CopiedBatchNorm1d,
@@ -363,7 +364,7 @@ def recognise(node: fx.Node, model: nn.Module, shapes: dict[fx.Node, Any]) -> Ca
     >>> call.operation.name, call["kernel_size"], call.kind
     ('max_pool', 2, <Kind.POOL: 'pool'>)
     """
-    if node.op == "output":
+    if node.op == "output" or is_record(node):
         return Call(node, OUTPUT)
     shape = shapes.get(node)
     if shape is None:

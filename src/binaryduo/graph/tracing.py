@@ -6,6 +6,7 @@ import operator
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -176,7 +177,7 @@ class _Recorder(fx.Interpreter):
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """All tensors in nested tuples, lists and dictionaries, in order.
+    """All tensors in nested tuples, lists, dictionaries and data classes, in order.
 
     >>> len(list(tensors_in({"a": (torch.zeros(1), 2)})))
     1
@@ -186,6 +187,21 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, dict | tuple | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(item)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from tensors_in(getattr(value, field.name))
+
+
+def is_record(node: Any) -> bool:
+    """Whether a node only puts the model's outputs together, into a named tuple or a data class.
+
+    >>> from collections import namedtuple
+    >>> is_record(fx.Graph().call_function(namedtuple("Found", "label box")))
+    True
+    """
+    if not isinstance(node, fx.Node) or node.op != "call_function" or not isinstance(node.target, type):
+        return False
+    return is_dataclass(node.target) or (issubclass(node.target, tuple) and hasattr(node.target, "_fields"))
 
 
 def run_shapes(

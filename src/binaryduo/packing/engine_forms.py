@@ -2,7 +2,8 @@
 
 - A dilated convolution with float weights gets zeros between the weights of its kernel; one-bit weights have no zeros,
   so those stay as they are and are refused when they are lowered.
-- Zeros around an image in front of a convolution become the convolution's own padding.
+- Zeros around an image in front of a convolution become the convolution's own padding. A convolution's padding with
+  anything else, or with more zeros on one side than on the other, is put in front of it.
 - A mean or maximum over pixels that were laid side by side, as in x.flatten(2).mean(2), is one over rows and columns.
 """
 
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn import functional as F
 
 from binaryduo.graph.canonical import Shapes, add_module
 from binaryduo.graph.reshapes import reduced_dims
@@ -24,8 +26,8 @@ def engine_forms(graph: fx.Graph, model: nn.Module, shapes: Shapes) -> None:
     """Rewrite the graph, and the model that it belongs to, in place; both compute what they did."""
     for node in list(graph.nodes):
         module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
-        if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode == "zeros":
-            _rewrite_convolution(model, node, module, shapes)
+        if isinstance(module, nn.Conv1d | nn.Conv2d):
+            _rewrite_convolution(model, node, _padded_before(model, node, module, shapes), shapes)
         elif node.op in ("call_function", "call_method"):
             _reduce_image(node, model, shapes)
     for node in reversed(list(graph.nodes)):  # what nobody reads any more
@@ -48,6 +50,25 @@ def _rewrite_convolution(model: nn.Module, node: fx.Node, module: Conv, shapes: 
     if set(module.dilation) != {1} and not is_binary_weight(module):
         module = _without_holes(module)
         node.target = add_module(model, f"{node.name}_dense", module)
+
+
+def _padded_before(model: nn.Module, node: fx.Node, module: Conv, shapes: Shapes) -> Conv:
+    """Let what a convolution puts around its image be put there before it, unless that is the same number of zeros on
+    both sides, which the engine has."""
+    amounts = list(module._reversed_padding_repeated_twice)
+    if module.padding_mode == "zeros" and amounts[::2] == amounts[1::2]:
+        return module
+    source = node.all_input_nodes[0]
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    with node.graph.inserting_before(node):
+        around = node.graph.call_function(F.pad, (source, amounts), {"mode": mode})
+    sizes = zip(shapes[source][2:], reversed(amounts[::2]), reversed(amounts[1::2]), strict=True)
+    shapes[around] = (*shapes[source][:2], *(n + before + after for n, before, after in sizes))
+    node.replace_input_with(source, around)
+    bare = _convolution(module, module.weight, module.bias)
+    bare.padding, bare.padding_mode = (0,) * len(module.kernel_size), "zeros"
+    node.target = add_module(model, f"{node.name}_padded", bare)
+    return bare
 
 
 def _reduce_image(node: fx.Node, model: nn.Module, shapes: Shapes) -> None:

@@ -177,12 +177,12 @@ def _taps(b: Builder, call: Call, shape: tuple[int, int, int], dim: int, size: i
     parts = []
     for first in range(0, length, _ROWS_AT_ONCE):
         rows = torch.eye(length, dtype=torch.float64)[first : first + _ROWS_AT_ONCE]
-        view = rows.view(1, -1, length, 1) if dim == 1 else rows.view(1, -1, 1, length)
-        images = view.expand(1, len(rows), *shape[1:]).contiguous()
+        view = rows.view(-1, 1, length, 1) if dim == 1 else rows.view(-1, 1, 1, length)
+        images = view.expand(len(rows), 1, *shape[1:]).contiguous()
         if len(call.shapes[0]) == 3:
             images = images.squeeze(2)
         out = apply(call.node, images, b.numbers) if call.module is None else call.module(images)
-        parts.append(out.reshape(len(rows), *(1, 1, *out.shape[2:])[-2:]))
+        parts.append(out[:, 0].reshape(len(rows), *(1, 1, *out.shape[2:])[-2:]))
     shares = torch.cat(parts)  # (length, H', W')
     lines = shares.amax(2 if dim == 1 else 1)  # (length, size): without the zeros beside the image
     if int((lines != 0).sum(0).max()) > 2 or bool((shares < 0).any()):

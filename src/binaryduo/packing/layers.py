@@ -32,9 +32,7 @@ def layer(b: Builder, call: Call, value: Value) -> Value:
     else:
         if set(module.dilation) != {1}:
             raise b.refuse(node, "a one-bit convolution with dilation is not supported")
-        if module.padding_mode != "zeros":
-            raise b.refuse(node, "only padding with zeros is supported")
-        padding = _padding(b, node, module)
+        padding = _padding(module)
         stride = (1, *module.stride)[-2:]  # type: ignore[assignment]
         weight = weight.unsqueeze(2) if isinstance(module, nn.Conv1d) else weight
         kernel = weight.shape[2:]  # type: ignore[assignment]
@@ -81,14 +79,12 @@ def _fits_planes(weight: Tensor, groups: int, planes: int) -> bool:
     return groups == 1 and planes <= MOST_PLANES and inputs <= MOST_INPUTS
 
 
-def _padding(b: Builder, node: fx.Node, module: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
-    """Zeros above and on the left; the same are below and on the right."""
+def _padding(module: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
+    """Zeros above and on the left; the same are below and on the right (other padding: `engine_forms`)."""
     if not isinstance(module.padding, str):
         return (0, *module.padding)[-2:]  # type: ignore[return-value]
     if module.padding == "valid":
         return 0, 0
-    if any(k % 2 == 0 for k in module.kernel_size):
-        raise b.refuse(node, "padding='same' with an even kernel is not the same on both sides")
     return (0, *(k // 2 for k in module.kernel_size))[-2:]  # type: ignore[return-value]
 
 

@@ -4,6 +4,7 @@ Bits stay bits as far as possible; where they go through floats on the way, as i
 that the value is binary still, and a one-bit layer after it turns it back into bits.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -177,21 +178,38 @@ def _even_window(b: Builder, call: Call, value: Value, code: Code) -> Op:
 def average_copies(b: Builder, call: Call, value: Value) -> Value:
     module = call.module
     assert isinstance(module, AverageCopies)
-    if module.dim != 1 or (len(b.shape(call.node)) == 2 and value.shape[1:] != (1, 1)):
-        raise b.refuse(call.node, "copies of a flattened image are not supported")
-    listed = None if module.index is None else module.index.numpy().astype(np.uint32)
-    op = Op(str(call.node.target), Code.MEAN_COPIES, -1, copies=module.copies, weights=listed)
-    return b.to_float(call.node, value, op)
+    if module.dim != 1:
+        raise b.refuse(call.node, "copies can be averaged only along the channels")
+    listed = None if module.index is None else module.index.tolist()
+    return _mean_copies(b, call, value, listed, module.copies)
+
+
+def _mean_copies(b: Builder, call: Call, value: Value, listed: list[int] | None, copies: int = 1) -> Value:
+    """The mean over copies of the listed channels; of a flattened image, over those that its values belong to."""
+    (channels, *pixels), node = value.shape, call.node
+    each = math.prod(pixels) if len(b.shape(node)) == 2 else 1
+    op = Op(b.name_of(node), Code.MEAN_COPIES, b.floats(value), copies=copies)
+    if listed is not None:
+        chosen = np.array(listed[::each], np.uint32) // each
+        if not np.array_equal(np.add.outer(chosen * each, np.arange(each)).ravel(), listed):
+            raise b.refuse(node, "of a flattened image whole channels can be selected, but no single values")
+        op.weights, channels = chosen, len(chosen)
+    shape = (channels // copies, *value.shape[1:])
+    op.out_float = b.tensor(node.name, Storage.FLOAT, shape)
+    b.program.ops.append(op)
+    return Value(node, shape, stored=op.out_float)
 
 
 def select(b: Builder, call: Call, value: Value) -> Value:
     """Some channels in some order are the mean over one copy; every k-th pixel is a pool over windows of one."""
     node = call.node
     if call.kind is Kind.SELECT:
-        if len(b.shape(node)) == 2 and value.shape[1:] != (1, 1):
-            raise b.refuse(node, "values of a flattened image cannot be selected")
-        listed = np.array(selected_channels(call), np.uint32)
-        return b.to_float(node, value, Op(b.name_of(node), Code.MEAN_COPIES, -1, weights=listed))
+        chosen = selected_channels(call)
+        return (
+            b.alias(node, value)
+            if chosen == [*range(call.shapes[0][1])]
+            else _mean_copies(b, call, value, chosen)
+        )
     if 0 in call.shape:
         raise b.refuse(node, "it selects nothing")
     if call.kind is not Kind.POOL:

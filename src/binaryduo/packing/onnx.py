@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,24 @@ class _Levels(nn.Module):
         return total / (1 + len(rest)) if rest else total
 
 
+class _Fields(nn.Module):
+    """A model whose output is a data class, with the fields in a dictionary, which the exporter knows."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> dict[str, Any]:
+        output = self.model(x)
+        return {field.name: getattr(output, field.name) for field in fields(output)}
+
+
 def export_onnx(model: nn.Module, example_input: Any, path: str | Path) -> None:
     """Write the model, coupled, decoupled or baseline, as ONNX (opset 18) with a free batch size.
 
-    The model is left as it was. One output is called "logits"; those of a dictionary keep their names. Check the
-    result with ONNX Runtime as the tests do: a value within rounding of a threshold may fall on its other side there,
-    as anywhere.
+    The model is left as it was. One output is called "logits"; those of a dictionary or a data class keep their names.
+    Check the result with ONNX Runtime as the tests do: a value within rounding of a threshold may fall on its other
+    side there, as anywhere.
     """
     example = checked_example(model, example_input, path)
     if len(example) == 1:  # the exporter would take a batch of one for a constant
@@ -81,18 +94,27 @@ def checked_example(model: nn.Module, example_input: Any, path: str | Path) -> T
 def write(plain: nn.Module, example: Tensor, path: str | Path, dynamic_shapes: Any = None) -> None:
     """Export a model whose layers the exporter knows."""
     with torch.no_grad():
-        names = _output_names(plain(example))
+        output = plain(example)
+        if is_dataclass(output):
+            plain = _Fields(plain)
+            output = plain(example)
+    name = type(plain).__name__
     with _quiet():
-        program = torch.onnx.export(
-            plain,
-            (example,),
-            dynamo=True,
-            opset_version=OPSET,
-            input_names=["images"],
-            output_names=names,
-            dynamic_shapes=dynamic_shapes,
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                plain,
+                (example,),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=["images"],
+                output_names=_output_names(output),
+                dynamic_shapes=dynamic_shapes,
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            cause = error.__cause__ or error
+            reason = next((line for line in str(cause).splitlines() if line.strip()), type(cause).__name__)
+            raise GraphError(f"{name} cannot be exported: PyTorch's exporter says: {reason}") from error
     assert program is not None
     program.save(str(path))
 

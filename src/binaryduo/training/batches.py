@@ -1,10 +1,14 @@
-"""Inputs, outputs and targets: a tensor, or tuples, lists and dictionaries of them."""
+"""Inputs, outputs and targets: a tensor, or tuples, lists, dictionaries and data classes of them."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+MOST_NAMED = 6  # parts of a structure that an error lists
 
 
 def mapped(part: Any, change: Callable[[Tensor], Any]) -> Any:
@@ -21,6 +25,11 @@ def mapped(part: Any, change: Callable[[Tensor], Any]) -> Any:
         return type(part)(*(mapped(value, change) for value in part))
     if isinstance(part, tuple | list):
         return type(part)(mapped(value, change) for value in part)
+    if is_dataclass(part) and not isinstance(part, type):
+        made = copy.copy(part)
+        for field in fields(part):  # also of a frozen one
+            object.__setattr__(made, field.name, mapped(getattr(part, field.name), change))
+        return made
     return part
 
 
@@ -72,5 +81,6 @@ def described(part: Any) -> str:
     if isinstance(part, dict):
         return "a dict of " + ", ".join(f"{key!r}: {described(value)}" for key, value in part.items())
     if isinstance(part, tuple | list):
-        return f"a {type(part).__name__} of " + ", ".join(map(described, part))
+        more = f", … ({len(part)} in all)" if len(part) > MOST_NAMED else ""
+        return f"a {type(part).__name__} of " + ", ".join(map(described, part[:MOST_NAMED])) + more
     return f"an object of type {type(part).__name__}"

@@ -19,7 +19,7 @@ from torch import nn
 from binaryduo._common.files import write_synced
 from binaryduo._common.progress import say
 from binaryduo._common.stopping import RunInterrupted, StopRequest
-from binaryduo.data import Batch, Plan, Split
+from binaryduo.data import Batch, LoaderSplit, Plan, Split
 from binaryduo.data.order import derived_seed, seed_all
 from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.nn import clip_latent_weights, is_binary_weight
@@ -105,8 +105,10 @@ class Trainer:
         self.per_epoch = self.train.steps(self._plan(0, 0))
         if self.per_epoch < 1:
             raise ArgumentError(
-                f"a batch of {loop.batch} is larger than the training split of {len(train)} images: "
-                "lower loop.batch"
+                "the training loader has no batch: is it empty, or does drop_last leave nothing of it?"
+                if isinstance(train, LoaderSplit)
+                else f"a batch of {loop.batch} is larger than the training split of {len(train)} images: lower "
+                "loop.batch"
             )
         self.has_binary = any(is_binary_weight(module) for module in self.model.modules())
         self.checkpoints = folder / "checkpoints"

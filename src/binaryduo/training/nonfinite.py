@@ -65,7 +65,7 @@ def check(model: nn.Module, step: int, lr: float) -> None:
         if _bad(tensor):
             raise NonFiniteLoss(
                 f"{name!r} is not finite at step {step} (learning rate {lr:.3g}), though the loss may be; "
-                "the last checkpoint is from before it: lower the rate"
+                "the last checkpoint is from before it: lower the rate, or look for inputs that are no numbers"
             )
 
 

@@ -60,7 +60,7 @@ class Optimizing:
 
 def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
     """AdamW (decoupled decay), Adam or SGD with momentum (L2 decay); vectors (biases, BN) are not decayed."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    parameters = _trained(model)
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": stage.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
@@ -73,14 +73,26 @@ def make_optimizer(model: nn.Module, stage: Stage) -> torch.optim.Optimizer:
     return kind(groups, lr=stage.lr, fused=fused)
 
 
+def _trained(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that are trained."""
+    found = [p for p in model.parameters() if p.requires_grad]
+    if not found:
+        raise ArgumentError(
+            f"no parameter of {type(model).__name__} is trained, because all have requires_grad=False: call "
+            "model.requires_grad_() first"
+        )
+    return found
+
+
 def called_optimizer(make: MakeOptimizer, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer that a user's function makes of the parameters that are trained."""
-    found = make([p for p in model.parameters() if p.requires_grad])
+    wanted = "optimizer= must be a function of the parameters that gives a torch optimizer"
+    example = "for example lambda p: torch.optim.SGD(p, lr=0.1)"
+    if not callable(make):
+        raise ArgumentError(f"{wanted}, not an object of type {type(make).__name__}: {example}")
+    found = make(_trained(model))
     if not isinstance(found, torch.optim.Optimizer):
-        raise ArgumentError(
-            f"optimizer= must be a function of the parameters that gives a torch optimizer, and gave one of type "
-            f"{type(found).__name__}: for example lambda p: torch.optim.SGD(p, lr=0.1)"
-        )
+        raise ArgumentError(f"{wanted}, and gave one of type {type(found).__name__}: {example}")
     if isinstance(found, torch.optim.LBFGS):
         raise ArgumentError("LBFGS computes the loss several times a step, which this loop does not do")
     return found

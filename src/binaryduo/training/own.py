@@ -4,6 +4,7 @@ recipe.yaml   the model's class, the task, the stages and the loop as they were;
 model.json    beside the checkpoints: class, shape of one example, parameters, and the model's own cost, layer by layer
 """
 
+import inspect
 from dataclasses import asdict
 from typing import Any
 
@@ -37,10 +38,11 @@ def own_recipe(
     if optimizer is not None:
         unused |= {"optimizer", "lr", "weight_decay"}
     if scheduler is not None:
-        if not callable(scheduler):
+        if not callable(scheduler) or not _takes_two(scheduler):
             raise ArgumentError(
-                f"scheduler must be a function of (step, all steps), not of type {type(scheduler).__name__}: torch's "
-                "schedulers count by themselves, and a run could not be continued with them at any step"
+                f"scheduler must be a function of (step, all steps) that gives what the rate is multiplied by, which "
+                f"{name_of(scheduler)} is not: torch's schedulers count by themselves, and a run could not be "
+                "continued with them at any step"
             )
         unused |= {"schedule", "warmup", "drops", "gamma"}
     for stage in stages.values():
@@ -60,6 +62,17 @@ def own_recipe(
     absent |= {"monitor", "direction"} | (set() if verb == "duo" else {"decouple_from"})
     found["loop"] = {key: value for key, value in to_dict(loop).items() if key not in absent}
     return found
+
+
+def _takes_two(function: Any) -> bool:
+    """Whether a function can be called with two arguments; one that does not tell may be able to."""
+    try:
+        inspect.signature(function).bind(0, 1)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True
 
 
 def own_settings(recipe: dict[str, Any]) -> Settings:

@@ -140,7 +140,8 @@ class RunFolder:
         stages = (self.path / stage / "checkpoints" for stage in ("", "coupled", "decoupled"))
         if not self.resume and any(any(stage.glob("step-*.json")) for stage in stages):
             raise ArgumentError(
-                f"{self.path} already holds a run: continue it with --resume or use another folder"
+                f"{self.path} already holds a run: continue it with --resume (in Python: resume=True) or use another "
+                "folder"
             )
 
     def describe(self, recipe: Recipe, change: bool = False) -> tuple[Settings, ...]:

@@ -53,6 +53,8 @@ class Task:
         direction: str | None = None,
     ) -> None:
         metrics = {} if metrics is None else metrics
+        if isinstance(loss, type):
+            raise ArgumentError(f"loss is the class {loss.__name__}: give an object of it, {loss.__name__}()")
         if loss is not None and not callable(loss):
             raise ArgumentError(
                 f"loss must be a function of (output, target), not of type {type(loss).__name__}: "
@@ -71,6 +73,10 @@ class Task:
             if not isinstance(name, str) or not name or name in taken:
                 raise ArgumentError(
                     f"a metric cannot be called {name!r}: " + ", ".join(taken) + " are there already"
+                )
+            if isinstance(metric, type):
+                raise ArgumentError(
+                    f"the metric {name!r} is the class {metric.__name__}: give an object of it, {metric.__name__}(…)"
                 )
             if not callable(metric) and name not in self.objects:
                 raise ArgumentError(
@@ -125,6 +131,11 @@ class Task:
             raise ArgumentError(
                 f"the loss {name_of(self.loss)} gives {described(value)}, and one number is needed: its mean over "
                 "the batch"
+            )
+        if torch.is_grad_enabled() and not value.requires_grad:
+            raise ArgumentError(
+                f"the loss {name_of(self.loss)} does not depend on the network by way of gradients: compute it with "
+                "torch from the output as it is, without detach(), item() or torch.no_grad()"
             )
         return value.reshape(())
 

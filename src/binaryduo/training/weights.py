@@ -7,6 +7,7 @@ from torch import nn
 
 from binaryduo._common.progress import say
 from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.graph.tracing import unwrap
 from binaryduo.training import checkpoint
 
 M = TypeVar("M", bound=nn.Module)
@@ -26,7 +27,8 @@ def load_weights(model: M, folder: "str | Path", which: Literal["best", "last"] 
 
     `folder` is one that `fit`, `duo` or the command line has written, or one of the two stages below a `duo` run's
     (without it, the binary network's). best: the network that tested best; last: the newest. The file's checksum,
-    and every name, shape and type, are checked before anything is copied. No pickle is read.
+    and every name, shape and type, are checked before anything is copied. No pickle is read. A compiled or averaged
+    model is filled under its wrapper.
     """
     if which not in ("best", "last"):
         raise ArgumentError(f"which must be best or last, not {which!r}")
@@ -42,5 +44,5 @@ def load_weights(model: M, folder: "str | Path", which: Literal["best", "last"] 
         if not any(checkpoints.glob("best-*.json")):
             raise CheckpointError(f"{stage} holds no best network, because none was tested: use which='last'")
         kept = checkpoint.best(checkpoints)
-    checkpoint.unpack_state(kept.tensors, model, None, str(kept.path))
+    checkpoint.unpack_state(kept.tensors, unwrap(model), None, str(kept.path))
     return model

@@ -139,15 +139,21 @@ def relative_difference(a: Any, b: Any) -> float:
 
     >>> relative_difference(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
     0.25
+    >>> relative_difference(torch.tensor([1.0]), torch.tensor([float("nan")]))
+    inf
     """
     pairs = list(zip(tensors_in(a), tensors_in(b), strict=True))
+    if not pairs:
+        raise GraphError(f"the model returns {type(a).__name__}, in which there are no tensors to compare")
     worst = 0.0
     for u, v in pairs:
         if u.shape != v.shape:
             return float("inf")
         if u.numel():
             u, v = u.double(), v.double()
-            worst = max(worst, float((u - v).abs().max() / u.abs().max().clamp_min(1e-300)))
+            same = (u == v) | (u.isnan() & v.isnan())
+            apart = torch.where(same, 0.0, (u - v).abs() / u.abs().max().clamp_min(1e-300))
+            worst = max(worst, float(apart.nan_to_num(nan=float("inf")).max()))
     return worst
 
 

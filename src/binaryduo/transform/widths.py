@@ -185,7 +185,7 @@ class Widths:
         if total > budget:
             raise GraphError(
                 f"the decoupled network would have {total:,} weights, more than the baseline's {budget:,}, "
-                f"and nothing is left to narrow: {'; '.join(self._pinned()) or 'all widths are 1'}"
+                f"and nothing is left to narrow: {'; '.join(self._pinned() or self._why_not())}"
             )
         return self._result(budget, total, reasons)
 
@@ -267,7 +267,10 @@ class Widths:
     def _other_weights(self) -> list[nn.Parameter]:
         """Weights of layers that are left as they are: recurrent ones, attention, convolutions of other kinds."""
         known = {id(self.analysis.module(node).get_parameter("weight")) for node in self.layers}
-        return [p for p in self.analysis.model.parameters() if p.dim() > 1 and id(p) not in known]
+        shifts = self.analysis.of_kind(Kind.PARAMETER)  # a number for each channel, (1, C, 1, 1)
+        known |= {id(self.analysis.model.get_parameter(str(node.target))) for node in shifts}
+        rest = [p for p in self.analysis.model.parameters() if p.dim() > 1 and p.numel() > 1]
+        return [p for p in rest if id(p) not in known]
 
     def _pinned(self) -> list[str]:
         layers = {str(node.target) for node in self.layers}
@@ -276,6 +279,13 @@ class Widths:
             for g in self.analysis.groups()
             if g.quantized and g.fixed and g.name in layers
         ]
+
+    def _why_not(self) -> list[str]:
+        """Why nothing can become narrower, where no layer's own channels are fixed."""
+        if self.narrowed:
+            return ["all widths are as small as they can be"]
+        fixed = [g.fixed for g in self.analysis.groups() if g.quantized and g.fixed]
+        return [f"activations keep their channels because {why}" for why in dict.fromkeys(fixed)]
 
     def _shrink(self, group: Group, budget: int, least: int, reasons: list[str], cost: int) -> None:
         """Narrow one group to the largest width that fits the budget, or to `least`."""
