@@ -1,7 +1,7 @@
 """Installs wheels into empty environments that have no compiler, and uses them: `python packaging/try_wheels.py dist`.
 
 A wheel is tried with every Python of this machine that it fits: a packed model with NumPy alone, with each instruction
-set of this CPU, then the command line, with --train also the commands that need PyTorch. Wheels of another
+set of this CPU, then the command line, then, where PyTorch can be had, the commands that need it. Wheels of another
 architecture need an emulator and a root folder with a Python of theirs, on Debian:
 
     apt install qemu-user debootstrap
@@ -24,6 +24,7 @@ from pathlib import Path
 
 from wheels import find_python
 
+TORCH = "torch==2.13.0"  # a range would fetch gigabytes for graphics cards: see constraints.txt
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 # Runs in the environment that is tried: the shipped model with random images, beside the reference in plain NumPy. Sums
@@ -71,9 +72,21 @@ def fits(wheel: Path, version: str) -> bool:
     return minor >= int(python) if abi == "abi3" else minor == int(python)
 
 
+def start(
+    where: Path, command: tuple[str | Path, ...], env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder."""
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=where, env=env)
+
+
+def succeeds(where: Path, *command: str | Path, env: dict[str, str]) -> bool:
+    """Runs a command in a folder; says whether it succeeded."""
+    return start(where, command, env).returncode == 0
+
+
 def call(where: Path, *command: str | Path, env: dict[str, str]) -> str:
     """Runs a command in a folder and returns what it printed; if it fails, all of it is shown and this program ends."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=where, env=env)
+    done = start(where, command, env)
     if done.returncode:
         raise SystemExit(f"{done.stdout}{done.stderr}\n{' '.join(map(str, command))} failed.")
     return done.stdout
@@ -94,9 +107,10 @@ def try_here(wheel: Path, python: str, training: bool) -> Iterator[str]:
         )
         steps = [("cli", PLAIN)] + ([("train", TRAINING)] if training else [])
         for extra, commands in steps:
-            # A range would fetch gigabytes for graphics cards: see constraints.txt.
-            torch = ["torch==2.13.0"] if extra == "train" else []
-            call(where, *pip, f"{wheel}[{extra}]", *torch, env=env)
+            if extra == "train" and not succeeds(where, *pip, TORCH, env=env):
+                yield f"[train]: not run, {TORCH} cannot be had for this Python"
+                return
+            call(where, *pip, f"{wheel}[{extra}]", env=env)
             for command in commands:
                 words = [word.format(demo=f"{package.strip()}/web/demo") for word in command]
                 printed = call(where, where / "env/bin/binaryduo", *words, env=env)
@@ -153,7 +167,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="the folder that holds the wheels")
     parser.add_argument("--root", type=Path, help="a root folder with a Python of the other architecture")
     parser.add_argument(
-        "--train", action="store_true", help="also install PyTorch and try the commands that need it"
+        "--without-torch", action="store_true", help="leave out the commands that need PyTorch"
     )
     given = parser.parse_args()
     found = sorted(given.folder.resolve().glob("binaryduo-*.whl"))
@@ -163,7 +177,7 @@ def main() -> None:
         )
     for wheel in found:
         print(f"{wheel.name}, {wheel.stat().st_size / 1e6:.2f} MB", flush=True)
-        for sentence in trials(wheel, given.root, given.train):
+        for sentence in trials(wheel, given.root, not given.without_torch):
             print(f"  {sentence}", flush=True)
 
 

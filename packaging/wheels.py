@@ -79,6 +79,8 @@ def toolchain(arch: str, tools: Path) -> Path:
         f'set(CMAKE_AR "{folder / "ar"}" CACHE FILEPATH "")',
         f'set(CMAKE_RANLIB "{folder / "ranlib"}" CACHE FILEPATH "")',
         "set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)",
+        # CMake's questions are compiled and not linked: Zig would build its C++ library for each set of flags.
+        "set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)",
     ]
     file = folder / "toolchain.cmake"
     file.write_text("\n".join(lines) + "\n")

@@ -1,6 +1,7 @@
 // The C API (duo.h) on the engine. Nothing is thrown across it.
 #include "../include/duo.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <new>
 #include <stdexcept>
@@ -33,6 +34,8 @@ struct duo_model {
 
 namespace {
 
+bool aligned(const void* numbers) { return reinterpret_cast<uintptr_t>(numbers) % sizeof(float) == 0; }
+
 duo_status open_content(MappedFile file, const uint8_t* bytes, size_t size, const duo_options* wanted,
                         duo_model** model, duo_error* error) {
     duo_options options = wanted ? *wanted : duo_options{};
@@ -42,7 +45,7 @@ duo_status open_content(MappedFile file, const uint8_t* bytes, size_t size, cons
             DUO_BAD_ARGUMENT, error,
             "options ask for %zu threads: give duo_pool_share, or a function of your own, as share",
             options.threads);
-    if (reinterpret_cast<uintptr_t>(bytes) % 4)
+    if (!aligned(bytes))
         return set_status(DUO_BAD_ARGUMENT, error, "the model's bytes must lie at a multiple of 4");
     try {
         binaryduo::choose_kernels();
@@ -56,7 +59,18 @@ duo_status open_content(MappedFile file, const uint8_t* bytes, size_t size, cons
     return DUO_OK;
 }
 
-duo_status describe(const duo_model* model, size_t number, duo_tensor* tensor) {
+duo_status null_pointer(const char* function, duo_error* error) {
+    return set_status(DUO_BAD_ARGUMENT, error, "%s was given a null pointer", function);
+}
+
+// Describes the tensor that `number_of` returns for one of `count` things that a sentence calls `what`.
+template <typename NumberOf>
+duo_status describe(const duo_model* model, const char* what, size_t index, size_t count, duo_tensor* tensor,
+                    duo_error* error, NumberOf number_of) {
+    if (index >= count)
+        return set_status(DUO_BAD_ARGUMENT, error, "there is no %s %zu: the model has %zu", what, index,
+                          count);
+    const size_t number = size_t(number_of(model->model.program()));
     const Tensor& t = model->model.program().tensors[number];
     *tensor = {uint32_t(number), duo_kind(uint32_t(t.kind)), t.channels, t.height, t.width, t.copies,
                t.image_bytes()};
@@ -67,8 +81,7 @@ duo_status describe(const duo_model* model, size_t number, duo_tensor* tensor) {
 
 duo_status duo_open_memory(const void* bytes, size_t size, const duo_options* options, duo_model** model,
                            duo_error* error) {
-    if (!model || !bytes)
-        return set_status(DUO_BAD_ARGUMENT, error, "duo_open_memory was given a null pointer");
+    if (!model || !bytes) return null_pointer("duo_open_memory", error);
     *model = nullptr;
     const char* name = options && options->name ? options->name : "the memory";
     return guarded(error, name, [&] {
@@ -77,7 +90,7 @@ duo_status duo_open_memory(const void* bytes, size_t size, const duo_options* op
 }
 
 duo_status duo_open(const char* path, const duo_options* options, duo_model** model, duo_error* error) {
-    if (!model || !path) return set_status(DUO_BAD_ARGUMENT, error, "duo_open was given a null pointer");
+    if (!model || !path) return null_pointer("duo_open", error);
     *model = nullptr;
     return guarded(error, options && options->name ? options->name : path, [&] {
         MappedFile file(path);
@@ -89,38 +102,35 @@ duo_status duo_open(const char* path, const duo_options* options, duo_model** mo
 
 void duo_close(duo_model* model) { delete model; }
 
-size_t duo_inputs(const duo_model*) { return 1; }
-size_t duo_outputs(const duo_model* model) { return model->model.program().outputs.size(); }
-size_t duo_tensors(const duo_model* model) { return model->model.program().tensors.size(); }
-size_t duo_operations(const duo_model* model) { return model->model.program().ops.size(); }
+size_t duo_inputs(const duo_model* model) { return model ? 1 : 0; }
+size_t duo_outputs(const duo_model* model) { return model ? model->model.program().outputs.size() : 0; }
+size_t duo_tensors(const duo_model* model) { return model ? model->model.program().tensors.size() : 0; }
+size_t duo_operations(const duo_model* model) { return model ? model->model.program().ops.size() : 0; }
 
 duo_status duo_input(const duo_model* model, size_t index, duo_tensor* tensor, duo_error* error) {
-    if (index >= duo_inputs(model))
-        return set_status(DUO_BAD_ARGUMENT, error, "there is no input %zu: the model has %zu", index,
-                          duo_inputs(model));
-    return describe(model, size_t(model->model.program().input), tensor);
+    if (!model || !tensor) return null_pointer("duo_input", error);
+    return describe(model, "input", index, duo_inputs(model), tensor, error,
+                    [](const Program& p) { return p.input; });
 }
 
 duo_status duo_output(const duo_model* model, size_t index, duo_tensor* tensor, duo_error* error) {
-    if (index >= duo_outputs(model))
-        return set_status(DUO_BAD_ARGUMENT, error, "there is no output %zu: the model has %zu", index,
-                          duo_outputs(model));
-    return describe(model, size_t(model->model.program().outputs[index]), tensor);
+    if (!model || !tensor) return null_pointer("duo_output", error);
+    return describe(model, "output", index, duo_outputs(model), tensor, error,
+                    [&](const Program& p) { return p.outputs[index]; });
 }
 
 duo_status duo_tensor_of(const duo_model* model, size_t number, duo_tensor* tensor, duo_error* error) {
-    if (number >= duo_tensors(model))
-        return set_status(DUO_BAD_ARGUMENT, error, "there is no tensor %zu: the model has %zu", number,
-                          duo_tensors(model));
-    return describe(model, number, tensor);
+    if (!model || !tensor) return null_pointer("duo_tensor_of", error);
+    return describe(model, "tensor", number, duo_tensors(model), tensor, error,
+                    [&](const Program&) { return number; });
 }
 
 const char* duo_metadata(const duo_model* model, size_t* size) {
-    *size = model->meta.bytes;
-    return reinterpret_cast<const char*>(model->meta.data);
+    if (size) *size = model ? model->meta.bytes : 0;
+    return model ? reinterpret_cast<const char*>(model->meta.data) : "";
 }
 
-const char* duo_instruction_set(const duo_model* model) { return model->model.kernels().name; }
+const char* duo_instruction_set(const duo_model* model) { return model ? model->model.kernels().name : ""; }
 
 const char* duo_kernel(const duo_model* model, size_t operation) {
     return operation < duo_operations(model) ? model->model.bit_kernel(operation) : "";
@@ -129,16 +139,27 @@ const char* duo_kernel(const duo_model* model, size_t operation) {
 const char* duo_instruction_sets(void) { return binaryduo::available_kernels(); }
 const char* duo_version(void) { return BINARYDUO_VERSION; }
 
-size_t duo_arena_bytes(const duo_model* model) { return model->model.arena_bytes(); }
+size_t duo_arena_bytes(const duo_model* model) { return model ? model->model.arena_bytes() : 0; }
 
 duo_status duo_run_watched(const duo_model* model, size_t images, const void* const* inputs,
                            void* const* outputs, void* arena, size_t arena_bytes, duo_watch watch,
                            void* watcher, duo_error* error) {
-    if (!model || !inputs || !outputs || !arena)
-        return set_status(DUO_BAD_ARGUMENT, error, "duo_run was given a null pointer");
+    if (!model || !inputs || !outputs || !arena) return null_pointer("duo_run", error);
+    const Program& program = model->model.program();
+    const Tensor& input = program.tensors[program.input];
+    size_t largest = input.image_bytes();
     if (images && !inputs[0]) return set_status(DUO_BAD_ARGUMENT, error, "input 0 is a null pointer");
-    for (size_t i = 0; images && i < duo_outputs(model); ++i)
+    if (images && input.kind == Kind::kFloat && !aligned(inputs[0]))
+        return set_status(DUO_BAD_ARGUMENT, error, "the floats of input 0 must lie at a multiple of 4");
+    for (size_t i = 0; images && i < duo_outputs(model); ++i) {
         if (!outputs[i]) return set_status(DUO_BAD_ARGUMENT, error, "output %zu is a null pointer", i);
+        if (!aligned(outputs[i]))
+            return set_status(DUO_BAD_ARGUMENT, error, "the floats of output %zu must lie at a multiple of 4",
+                              i);
+        largest = std::max(largest, program.tensors[program.outputs[i]].image_bytes());
+    }
+    if (images > SIZE_MAX / 2 / largest)
+        return set_status(DUO_BAD_ARGUMENT, error, "%zu images are more than memory can hold", images);
     if (arena_bytes < duo_arena_bytes(model))
         return set_status(DUO_BAD_ARGUMENT, error, "the arena has %zu bytes and must have %zu", arena_bytes,
                           duo_arena_bytes(model));

@@ -2,15 +2,17 @@
 #include "../include/duo.h"
 #include "status.h"
 
+static void work_alone(size_t items, duo_task task, void* work) {
+    for (size_t item = 0; item < items; ++item) task(work, item, 0);
+}
+
 #ifdef BINARYDUO_NO_THREADS
 
 duo_status duo_pool_open(size_t, duo_pool** pool, duo_error* error) {
     if (pool) *pool = nullptr;
     return binaryduo::set_status(DUO_NO_THREADS, error, "this library was built without threads");
 }
-void duo_pool_share(void*, size_t, size_t items, duo_task task, void* work) {
-    for (size_t item = 0; item < items; ++item) task(work, item, 0);
-}
+void duo_pool_share(void*, size_t, size_t items, duo_task task, void* work) { work_alone(items, task, work); }
 void duo_pool_close(duo_pool*) {}
 
 #else
@@ -39,6 +41,7 @@ duo_status duo_pool_open(size_t threads, duo_pool** pool, duo_error* error) {
 }
 
 void duo_pool_share(void* pool, size_t threads, size_t items, duo_task task, void* work) {
+    if (!pool) return work_alone(items, task, work);
     static_cast<duo_pool*>(pool)->pool.run(threads, items, {task, work});
 }
 

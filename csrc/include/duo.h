@@ -73,7 +73,7 @@ DUO_API duo_status duo_open(const char* path, const duo_options* options, duo_mo
 DUO_API duo_status duo_open_memory(const void* bytes, size_t size, const duo_options* options,
                                    duo_model** model, duo_error* error);
 
-/* NULL is allowed. */
+/* Once for each model, when no run uses it any more. NULL is allowed. */
 DUO_API void duo_close(duo_model* model);
 
 /* ---- Describing ---- */
@@ -96,6 +96,7 @@ typedef struct duo_tensor {
     size_t bytes;    /* of one image */
 } duo_tensor;
 
+/* Of a model that is NULL, numbers here are 0 and strings empty. */
 DUO_API size_t duo_inputs(const duo_model* model);
 DUO_API size_t duo_outputs(const duo_model* model);
 DUO_API duo_status duo_input(const duo_model* model, size_t index, duo_tensor* tensor, duo_error* error);
@@ -126,8 +127,9 @@ DUO_API const char* duo_version(void);
 /* Bytes of memory that a run needs beside the caller's inputs and outputs. */
 DUO_API size_t duo_arena_bytes(const duo_model* model);
 
-/* Runs any number of images. inputs[i] and outputs[i] belong to duo_input(i) and duo_output(i). The arena may
- * lie anywhere, holds nothing between two runs, and must not be used by two of them at the same time. */
+/* Runs any number of images. inputs[i] and outputs[i] belong to duo_input(i) and duo_output(i); floats are at
+ * a multiple of 4. The arena may lie anywhere, holds nothing between two runs, and must not be used by two of
+ * them at the same time. */
 DUO_API duo_status duo_run(const duo_model* model, size_t images, const void* const* inputs,
                            void* const* outputs, void* arena, size_t arena_bytes, duo_error* error);
 
@@ -150,7 +152,7 @@ DUO_API duo_status duo_run_watched(const duo_model* model, size_t images, const 
 /* ---- Threads, for those who have none ---- */
 
 /* Threads that any number of models share. A pool serves one run at a time; another run meanwhile works
- * alone. It does not survive fork(). */
+ * alone, as every run does without a pool (NULL). It does not survive fork(). */
 typedef struct duo_pool duo_pool;
 DUO_API duo_status duo_pool_open(size_t threads, duo_pool** pool, duo_error* error);
 DUO_API void duo_pool_share(void* pool, size_t threads, size_t items, duo_task task, void* work);

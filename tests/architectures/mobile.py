@@ -199,7 +199,7 @@ class SEBasicBlock(nn.Module):
         return self.relu2(out + x)
 
 
-@published("SE-ResNet", "Hu et al., CVPR 2018", "a gate on the branch, activation behind the addition")
+@published("SE-ResNet", "Hu et al., CVPR 2018", "a gate on the branch, activation after the addition")
 def se_resnet() -> tuple[nn.Module, Tensor]:
     return nn.Sequential(*unit(3, 24, 3, 2), Act(), SEBasicBlock(24), *classifier(24)), image(12)
 

@@ -165,7 +165,7 @@ class ConvGRU(nn.Module):
         return self.fc(out[:, -1])
 
 
-@published("Convolutions and a GRU", "Amodei et al., ICML 2016", "a recurrent layer behind binary ones")
+@published("Convolutions and a GRU", "Amodei et al., ICML 2016", "a recurrent layer after binary ones")
 def conv_gru() -> tuple[nn.Module, Tensor]:
     return ConvGRU(), torch.randn(4, 1, 6, 12)
 

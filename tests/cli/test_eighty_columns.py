@@ -1,5 +1,6 @@
 """What a terminal of 80 columns shows: names in one piece, nothing cut off, square brackets where they belong."""
 
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,14 @@ def test_an_extra_keeps_its_brackets(capsys: pytest.CaptureFixture[str]) -> None
     why = "openvino is not installed: pip install 'binaryduo[peers]'"
     bench_infer._show(Measured("vgg7", 1, {"binaryduo": 1.0}, {"openvino": why}))
     assert f"openvino: {why}" in capsys.readouterr().out
+
+
+def test_a_layers_name_stays_in_one_piece(tmp_path: Path) -> None:
+    layers = [(f"a_name_of_{i}", torch.nn.Linear(8, 8)) for i in range(12)]
+    net = torch.nn.Sequential(
+        OrderedDict([*layers, ("act", bd.nn.QuantAct()), ("out", torch.nn.Linear(8, 3))])
+    )
+    bd.pack(net.eval(), torch.randn(1, 8), tmp_path / "net.duo", verbose=False)
+    shown = CliRunner().invoke(app, ["describe", str(tmp_path / "net.duo")], env={"COLUMNS": "80"}).stdout
+    assert {"a_name_of_10", "a_name_of_11"} <= set(shown.split())
+    assert all(len(line) <= 80 for line in shown.splitlines())

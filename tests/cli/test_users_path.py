@@ -71,7 +71,7 @@ def test_the_verbs_take_every_form(
 ) -> None:
     source = forms(runs, tmp_path)[form]
     assert call("evaluate", source) == 0
-    assert "2000 test images of fashion-mnist-small" in capsys.readouterr().out
+    assert "2,000 test images of fashion-mnist-small" in capsys.readouterr().out
     assert call("cost", source, "--no-layers") == 0
     assert "mlp, decoupled" in capsys.readouterr().out
     assert call("pack", source, tmp_path / "net.duo") == 0

@@ -12,7 +12,7 @@ def test_list_get_verify() -> None:
     assert listed.exit_code == 0
     assert "cifar10" in listed.output
     got = runner.invoke(app, ["data", "get", "fashion-mnist-small"])
-    assert "10000 training and 2000 test images, 10 classes" in got.output
+    assert "10,000 training and 2,000 test images, 10 classes" in got.output
     assert "as published" in runner.invoke(app, ["data", "verify", "fashion-mnist-small"]).output
 
 

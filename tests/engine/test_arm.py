@@ -2,6 +2,7 @@
 
 Time means nothing in an emulator and is not measured."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -133,8 +134,9 @@ duo_status __wrap_duo_run(const duo_model *m, size_t n, const void *const *in, v
 """
 
 
-ARENA = """
+MEMORY = """
 #include <duo.h>
+#include <malloc.h>
 #include <stdio.h>
 #include "net.h"
 int main(void) {
@@ -142,11 +144,21 @@ int main(void) {
     options.together = 1;
     duo_model *model;
     duo_error error;
+    const size_t before = mallinfo2().uordblks;
     if (duo_open_memory(net, sizeof net, &options, &model, &error)) return puts(error.sentence), 1;
-    printf("%zu", duo_arena_bytes(model));
+    printf("%zu %zu", duo_arena_bytes(model), mallinfo2().uordblks - before);
     return 0;
 }
 """
+
+
+def linked_bytes(map_file):
+    """Bytes of the library in a program, by the linker's map: code, constants, unwinding data."""
+    text = map_file.read_text().split("Linker script and memory map")[1]
+    section, address = r"(text|rodata|data|eh_frame|gcc_except_table)\S*", "0x0*[1-9a-f][0-9a-f]*"
+    line = rf"^ \.{section}\s+{address}\s+0x([0-9a-f]+) \S*libbinaryduo\.a"
+    found = re.findall(line, text, re.MULTILINE)
+    return sum(int(size, 16) for _, size in found)
 
 
 def run_in_an_array(folder, tmp_path, content):
@@ -173,18 +185,26 @@ def test_a_model_in_an_array_runs_without_the_heap(folder, tmp_path):
 
 
 def test_the_shipped_network_on_a_device(folder, tmp_path):
-    """It answers as here, and docs/c_api.md states what it takes: the file's size and the arena's."""
+    """It answers as here, and docs/c_api.md states what it takes: the file, the engine, the arena, the heap."""
     path = tmp_path / "net.duo"
     done = CliRunner().invoke(app, ["pack", "vgg7-cifar10-duo-w1", str(path), "--half"])
     assert done.exit_code == 0, done.output
     said = run_in_an_array(folder, tmp_path, path.read_bytes())
     wanted = bd.load(path, threads=1)(image_of_the_example(3, 32, 32))[0]
     np.testing.assert_allclose(said, wanted, rtol=1e-4, atol=1e-4)
-    (tmp_path / "arena.c").write_text(ARENA)
-    arena = int(run(EMULATOR, build(folder, tmp_path / "arena.c", flags=[f"-I{tmp_path}"])))
+    (tmp_path / "memory.c").write_text(MEMORY)
+    arena, heap = map(
+        int, run(EMULATOR, build(folder, tmp_path / "memory.c", flags=[f"-I{tmp_path}"])).split()
+    )
+    linked = ["-Wl,--gc-sections", f"-Wl,-Map={tmp_path / 'map'}", f"-I{tmp_path}"]
+    build(folder, EXAMPLES / "embedded.c", flags=linked)
     stated = (ROOT / "docs" / "c_api.md").read_text()
     assert f"| flash: the model | {path.stat().st_size:,} |" in stated
     assert f"| RAM: the arena, one image at a time | {arena:,} |" in stated
+    rows = re.findall(r"^\| (?:flash: the engine|RAM: what).*\| ([\d,]+) \|$", stated, re.MULTILINE)
+    engine, kept = (int(row.replace(",", "")) for row in rows)
+    assert linked_bytes(tmp_path / "map") == pytest.approx(engine, rel=0.05)  # another compiler, another size
+    assert heap == pytest.approx(kept, rel=0.05)
 
 
 def test_the_c_example(folder, tmp_path):

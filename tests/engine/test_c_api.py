@@ -2,7 +2,9 @@
 ctypes, with the same results as `bd.load`."""
 
 import ctypes as c
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +97,20 @@ def test_the_c_example_with_pkg_config(prefix, packed, tmp_path, static):
     )
     assert refused.returncode == 1
     assert refused.stderr == f"{tmp_path}/none.duo cannot be read: No such file or directory\n"
+
+
+def test_the_rust_program_of_the_page(prefix, tmp_path):
+    if shutil.which("rustc") is None:
+        pytest.skip("rustc is not installed")
+    page = (ROOT / "docs" / "c_api.md").read_text()
+    (tmp_path / "classify.rs").write_text(re.search(r"```rust\n(.*?)```", page, re.DOTALL)[1])
+    run("rustc", "-O", "-D", "warnings", "-L", prefix / "lib", "classify.rs", cwd=tmp_path)
+    program, images = network()
+    duo.write(program, tmp_path / "net.duo")
+    libraries = {"LD_LIBRARY_PATH": str(prefix / "lib")}
+    said = run(tmp_path / "classify", tmp_path / "net.duo", env=libraries)
+    wanted = load_program(program, threads=1)(np.full_like(images[:1], 0.5))[0]
+    np.testing.assert_array_equal(np.float32(json.loads(said)), wanted)
 
 
 def test_find_package(prefix, packed, tmp_path):

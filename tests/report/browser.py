@@ -38,7 +38,10 @@ class Browser:
     def __enter__(self) -> "Browser":
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()
-        options = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run"
+        options = (
+            "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run "
+            "--disable-background-networking --disable-component-update --disable-sync --disable-quic"
+        )
         self._process = subprocess.Popen(
             [
                 "bash",

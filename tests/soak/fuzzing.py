@@ -39,33 +39,50 @@ class CannotBuild(Exception):
 
 def build(folder: Path) -> Path:
     """The fuzzer, built in that folder."""
-    clang = shutil.which("clang++")
-    if clang is None:
-        raise CannotBuild("clang++ is not installed: the fuzzer was not run")
-    if os.uname().machine != "x86_64":
-        raise CannotBuild("the fuzzer is built for x86-64 only: it was not run")
-    sources = [path for room in ("common", "engine") for path in sorted((CSRC / room).glob("*.cpp"))]
-    sources = [path for path in sources if path.name != "bindings.cpp"]
-    sources += [CSRC / "checks" / name for name in ("fuzz_model.cpp", *HELPERS)]
-    with ThreadPoolExecutor(os.cpu_count()) as several:
-        objects = list(several.map(lambda source: _object(clang, source, folder), sources))
-    _compile([clang, *FLAGS, "-fsanitize=fuzzer,address,undefined", *objects], folder / "fuzz_model")
+    sanitizers = "address,undefined"
+    objects = engine_objects(folder, f"fuzzer-no-link,{sanitizers}")
+    objects.append(_object(CSRC / "checks" / "fuzz_model.cpp", folder, f"fuzzer-no-link,{sanitizers}"))
+    objects += [_object(CSRC / "checks" / name, folder) for name in HELPERS]
+    _compile(["clang++", *FLAGS, f"-fsanitize=fuzzer,{sanitizers}", *objects], folder / "fuzz_model")
     return folder / "fuzz_model"
 
 
-def _object(clang: str, source: Path, folder: Path) -> Path:
+def build_check(source: Path, folder: Path, sanitizers: str) -> Path:
+    """A program in C with the engine inside, both with these sanitizers, built in that folder."""
+    objects = engine_objects(folder, sanitizers)
+    target = folder / source.stem
+    how = [*(flag for flag in FLAGS if "std" not in flag), f"-fsanitize={sanitizers}"]
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{CSRC / 'include'}"]
+    _compile(["clang", *how, *strict, "-c", source], target.with_suffix(".o"))
+    _compile(["clang++", *how, target.with_suffix(".o"), *objects], target)
+    return target
+
+
+def engine_objects(folder: Path, sanitizers: str) -> list[Path]:
+    """All of the engine, compiled with these sanitizers."""
+    if shutil.which("clang++") is None:
+        raise CannotBuild("clang++ is not installed: the engine was not checked with sanitizers")
+    if os.uname().machine != "x86_64":
+        raise CannotBuild("sanitizers are used on x86-64 only: the engine was not checked with them")
+    sources = [path for room in ("common", "engine") for path in sorted((CSRC / room).glob("*.cpp"))]
+    sources = [path for path in sources if path.name != "bindings.cpp"]
+    with ThreadPoolExecutor(os.cpu_count()) as several:
+        return list(several.map(lambda source: _object(source, folder, sanitizers), sources))
+
+
+def _object(source: Path, folder: Path, sanitizers: str = "") -> Path:
     here = re.fullmatch(r"kernels_(.*)", source.stem)
     flags = [f"-m{feature}" for feature in SETS.get(here[1] if here else "", "").split()]
-    flags.append("-O2" if source.name in HELPERS else "-fsanitize=fuzzer-no-link,address,undefined")
+    flags.append(f"-fsanitize={sanitizers}" if sanitizers else "-O2")
     target = folder / f"{source.parent.name}_{source.stem}.o"
-    _compile([clang, *FLAGS, *flags, "-c", source], target)
+    _compile(["clang++", *FLAGS, *flags, "-c", source], target)
     return target
 
 
 def _compile(command: list[str | Path], target: Path) -> None:
     done = subprocess.run([*command, "-o", target], capture_output=True, text=True, timeout=280)
     if done.returncode and "clang_rt" in done.stderr:
-        raise CannotBuild("clang's sanitizer runtime is not installed: the fuzzer was not run")
+        raise CannotBuild("clang's sanitizer runtime is not installed: the engine was not checked with it")
     if done.returncode:
         raise RuntimeError(done.stderr)
 

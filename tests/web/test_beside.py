@@ -22,6 +22,6 @@ def test_a_pages_answer_arrives(tmp_path):
     browser = find_chromium()
     if browser is None:
         pytest.skip("Chromium is not installed: not checked here")
-    script = "fetch('result', {method: 'POST', body: JSON.stringify({found: 6 * 7})})"
+    script = "fetch('result', {method: 'POST', body: JSON.stringify({found: 6 * 7, fine_clock: crossOriginIsolated})})"
     (tmp_path / "index.html").write_text(f"<!doctype html><script>{script}</script>")
-    assert beside._run(browser, tmp_path, 60) == {"found": 42}
+    assert beside._run(browser, tmp_path, 60) == {"found": 42, "fine_clock": True}

@@ -150,6 +150,12 @@ def test_the_engine_is_built_from_these_sources():
     )
 
 
+@pytest.mark.parametrize("page", [ROOT / "docs" / "web.md", PACKAGE / "README.md"], ids=["site", "npm"])
+def test_its_size_is_stated(page):
+    stated = int(re.search(r"(\d+) KB, one thread, no other package", page.read_text())[1])
+    assert (PACKAGE / "engine.wasm").stat().st_size / 1000 == pytest.approx(stated, abs=2)
+
+
 def test_it_can_be_built_again(tmp_path):
     """The same sources and compiler give the same bytes."""
     if shutil.which("em++") is None:

@@ -51,7 +51,7 @@ def parse_json(content: "str | bytes", name: str, error: Error, finite: bool = T
     """
 
     def refuse(constant: str) -> Any:
-        raise ValueError(f"{constant} is no number that JSON has")
+        raise ValueError(f"{constant} is not a number in JSON")
 
     try:
         return json.loads(content, parse_constant=refuse if finite else None)

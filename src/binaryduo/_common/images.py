@@ -86,7 +86,7 @@ def read_array(path: Path, error: Error) -> NDArray[Any]:
 
 
 def as_numbers(values: Any, what: str, error: Error) -> NDArray[np.float32]:
-    """The values as one float32 array in C order; ragged lists, text and objects are refused.
+    """The values as one aligned float32 array in C order; ragged lists, text and objects are refused.
 
     >>> from binaryduo.errors import ArgumentError
     >>> as_numbers([[1, 2], [3, 4]], "images", ArgumentError).dtype
@@ -104,7 +104,7 @@ The requested array has an inhomogeneous shape after 1 dimensions. The detected 
     if array.dtype.kind not in NUMBERS:
         raise error(f"{what} must be numbers, not of the type {array.dtype}")
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(array, dtype=np.float32)
+        return np.require(array, np.float32, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def as_bytes(values: Any, what: str, error: Error) -> NDArray[np.uint8]:

@@ -16,7 +16,7 @@ def infer(
     networks: Annotated[
         str,
         typer.Option(help="Networks with their batch sizes; `none` for the single layers only."),
-    ] = "resnet18:1,alexnet:1,vgg7:1,vgg7:256",
+    ] = "resnet18:1, alexnet:1, vgg7:1, vgg7:256",
     layers: Annotated[bool, typer.Option(help="Also measure single 3×3 binary convolutions.")] = True,
     growth: Annotated[
         bool, typer.Option(help="Also measure how the cost grows with channels and batch.")
@@ -48,7 +48,7 @@ def infer(
         wanted = (
             []
             if networks == "none"
-            else [(n, int(b)) for n, b in (x.split(":") for x in networks.split(","))]
+            else [(n.strip(), int(b)) for n, b in (x.split(":") for x in networks.split(","))]
         )
     except ValueError:
         raise ArgumentError("give --threads as 1,2 and --networks as resnet18:1,vgg7:256") from None

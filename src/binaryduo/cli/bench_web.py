@@ -14,7 +14,9 @@ def web(
     ] = Path("node_modules/onnxruntime-web"),
     networks: Annotated[str, typer.Option(help="Networks, separated by commas.")] = "resnet18,vgg7",
     browser: Annotated[str | None, typer.Option(help="The browser's command; default: Chromium.")] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="How often each engine is timed; its best counts.")] = 15,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each engine is timed at least; its best counts.")
+    ] = 15,
     out: Numbers = None,
 ) -> None:
     """Time the engine in a browser against ONNX Runtime Web, fp32 and int8: one image, one thread, in turns.
@@ -29,14 +31,14 @@ def web(
     from binaryduo.web.beside import measure
 
     found, name = measure([n.strip() for n in networks.split(",")], onnxruntime_web, browser, rounds)
-    title = "milliseconds for one image, the best of the rounds (the middle one)"
+    title = "milliseconds for one image: the best round (the median)"
     table = new_table("network", *found[0].best, "ratio", title=title)
     for row in found:
-        cells = [f"{row.best[engine]:.1f} ({row.middle[engine]:.1f})" for engine in row.best]
+        cells = [f"{row.best[engine]:.3g} ({row.median[engine]:.3g})" for engine in row.best]
         table.add_row(row.network, *cells, f"{row.ratio():.1f} ×")
     Console().print(table)
     typer.echo(name)
     numbers = [
-        {"network": r.network, "best_ms": r.best, "middle_ms": r.middle, "ratio": r.ratio()} for r in found
+        {"network": r.network, "best_ms": r.best, "median_ms": r.median, "ratio": r.ratio()} for r in found
     ]
     write_numbers(out, {"browser": name, "results": numbers})

@@ -40,7 +40,7 @@ def get(name: Name, root: Root = None) -> None:
 
     found = load(name, root)
     print(
-        f"{name}: {len(found.train)} training and {len(found.test)} test images, {found.num_classes} classes"
+        f"{name}: {len(found.train):,} training and {len(found.test):,} test images, {found.num_classes} classes"
     )
     next_step(f"binaryduo duo --data {name}" + ("" if root is None else f" --root {root}"))
 

@@ -90,7 +90,7 @@ def packed(recipe: Recipe, out: Path) -> str:
     model, _, data, _ = load_run(out / "demo-runs" / "duo")
     x = torch.cat([batch.images for batch in data.test.batches(Plan(500, train=False))])
     path = out / "net.duo"
-    bd.pack(model, x[:1], path)
+    bd.pack(model, x[:1], path, verbose=False)
     engine = bd.load(path, threads=1)
     with torch.no_grad():
         wanted = model(x).argmax(1).numpy()

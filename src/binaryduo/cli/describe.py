@@ -7,6 +7,8 @@ import typer
 
 from binaryduo.cli.sources import next_step
 
+LONGEST_NAME = 24  # a longer one is broken, so that the other columns keep room at 80
+
 
 def describe(
     path: Annotated[Path, typer.Argument(help="A packed model (.duo).")],
@@ -21,13 +23,15 @@ def describe(
     from binaryduo.engine.runtime import load
 
     model = load(path, threads)
+    layers = model.describe()
+    longest = max((len(printable(layer.name)) for layer in layers), default=0)
     table = new_table(
         *("layer", "operation", "output", "weights", "bytes", "thresholds", "kernel"),
-        names=0,
+        names=int(longest <= LONGEST_NAME),
         title=printable(f"{path.name}: {path.stat().st_size:,} bytes"),
         right=("bytes", "thresholds"),
     )
-    for layer in model.describe():
+    for layer in layers:
         count = str(layer.thresholds or "")
         table.add_row(
             Text(printable(layer.name)),

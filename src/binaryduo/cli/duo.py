@@ -95,7 +95,7 @@ def duo(
     Console().print(table)
     flips = result.flips
     print(
-        f"decoupling: {result.changed_predictions} of {result.test_images} predictions changed; "
-        f"{flips['flips']} of {flips['activations']} activations flipped on {flips['images']} images"
+        f"decoupling: {result.changed_predictions:,} of {result.test_images:,} predictions changed; "
+        f"{flips['flips']:,} of {flips['activations']:,} activations flipped on {flips['images']} images"
     )
     next_step(f"binaryduo pack {folder} net.duo", f"binaryduo report {folder}")

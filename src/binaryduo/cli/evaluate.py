@@ -20,7 +20,7 @@ def evaluate(
     """Load a trained network and measure loss, top-1 and top-5 on the test images.
 
     A run is tested on its own data set unless --data names another one of the same shape; a file of weights does not
-    say which one it is for, so that it needs --data.
+    say which one it is for, so it needs --data.
 
     Example: `binaryduo evaluate runs/demo-duo --which best`, or `binaryduo evaluate vgg7-cifar10-duo-w1`
     """
@@ -48,7 +48,7 @@ def evaluate(
     means = counts.means()
     print(
         f"{found.title}: top-1 {means['top1']:.2f} %, top-5 {means['top5']:.2f} %, loss {means['loss']:.4f} on "
-        f"the {counts.images} test images of {tested.name} ({found.path})"
+        f"the {counts.images:,} test images of {tested.name} ({found.path})"
     )
     if found.options["variant"] == "coupled":
         sources.next_step(f"binaryduo decouple {source} binary.safetensors")

@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 RecipeName = Annotated[
     str,
-    typer.Option("--recipe", help="A named recipe, or a file that ends in .yaml. `--list` shows the names."),
+    typer.Option(
+        "--recipe",
+        help="A named recipe, or a file that ends in .yaml. `binaryduo train --list` shows the names.",
+    ),
 ]
 Folder = Annotated[
     Path | None,

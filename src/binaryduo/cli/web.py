@@ -14,7 +14,7 @@ def web(
     out: Annotated[Path, typer.Option(help="The folder to write index.html into.")] = Path("web"),
     classes: Annotated[
         str | None,
-        typer.Option(help="Names of the classes, separated by commas, or a text file with one a line."),
+        typer.Option(help="Names of the classes, separated by commas, or a text file with one per line."),
     ] = None,
     example: Annotated[
         list[Path] | None, typer.Option(help="A picture to start from; may be given several times.")

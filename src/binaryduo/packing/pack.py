@@ -136,7 +136,9 @@ def _check_finite(work: nn.Module) -> None:
     ]
     for name, tensor in [*work.named_parameters(), *statistics]:
         if not bool(torch.isfinite(tensor).all()):
-            raise GraphError(f"the model cannot be packed: {name} has values that are infinite or no numbers")
+            raise GraphError(
+                f"the model cannot be packed: {name} has values that are infinite or not numbers"
+            )
 
 
 def _samples(example: torch.Tensor, choices: Choices) -> list[torch.Tensor]:

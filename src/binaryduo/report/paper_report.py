@@ -2,12 +2,15 @@
 
 import base64
 import io
+import re
 from pathlib import Path
 
 from PIL import Image
 
 from binaryduo.paper import paper_map
 from binaryduo.report.page import Fact, Page, escape
+
+STARTS = {"he": "He's initialisation", "torch": "PyTorch's initialisation", "normal": "normal initialisation"}
 
 
 def build(results: Path | None = None) -> str:
@@ -16,7 +19,7 @@ def build(results: Path | None = None) -> str:
     page = Page("Does the BinaryDuo paper hold?", paper_map.summary(lines))
     page.section("Every artefact", "all")
     rows = [
-        [line.artefact.title, line.artefact.claim, line.number, line.printed, _verdict(line)]
+        [line.artefact.title, line.artefact.claim, _minus(line.number), _minus(line.printed), _verdict(line)]
         for line in lines
     ]
     page.table(
@@ -49,14 +52,14 @@ def _artefact(page: Page, line: paper_map.Line) -> None:
     page.raw(f'<div class="claim{" pictured" if line.pictures else ""}"><div>')
     page.text(item.claim)
     if line.number:
-        page.facts([Fact(line.number, "ours"), Fact(line.printed, "the paper")])
+        page.facts([Fact(_minus(line.number), "ours"), Fact(_minus(line.printed), "the paper")])
     if line.profile and line.profile != "paper":
-        page.text(f"Measured in a reduced setting: {line.profile}.", "note")
+        page.text(f"Measured in a reduced setting: the profile {line.profile}.", "note")
     for note in line.notes:
         page.text(_sentence(note), "problem")
     page.raw(f"<p><code>{escape(item.how)}</code></p></div><div>")
     for path in line.pictures[:1]:
-        page.raw(_picture(item.title, path))
+        page.raw(_picture(item.title, item.claim, path))
     page.raw("</div></div>")
     more = line.pictures[1:]
     if line.details:
@@ -71,7 +74,7 @@ def _artefact(page: Page, line: paper_map.Line) -> None:
             ("verdict", "claim", "setting", "evidence"), rows, f"{item.title}: every claim", stacked=True
         )
         for path in more:
-            page.raw(_picture(item.title, path))
+            page.raw(_picture(f"{item.title}: {_name(path)}", item.claim, path))
         page.raw("</details>")
 
 
@@ -83,13 +86,34 @@ def _missing(line: paper_map.Line) -> str:
     return f'<p id="{escape(item.key)}"><strong>{escape(item.title)}</strong>: {escape(item.claim)}{notes}{how}</p>'
 
 
+def _minus(text: str) -> str:
+    """Numbers with the sign of mathematics in front.
+
+    >>> _minus("-1.14 ± 6.04 points at 1e-4")
+    '−1.14 ± 6.04 points at 1e-4'
+    """
+    return re.sub(r"(?<![\w.])-(?=\d)", "−", text)
+
+
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
-def _picture(title: str, path: Path) -> str:
-    caption = escape(f"{title}: {path.stem.replace('_', ' ')}")
-    return f'<figure><img alt="{caption}" src="{_embedded(path)}"><figcaption>{caption}</figcaption></figure>'
+def _name(path: Path) -> str:
+    """What a further picture of an artefact shows.
+
+    >>> _name(Path("figure3_torch.png")), _name(Path("surface_full_precision.png"))
+    ("PyTorch's initialisation", 'surface, full precision')
+    """
+    words = path.stem.split("_")
+    if words[0].startswith(("figure", "table")):
+        words = words[1:]
+    return STARTS.get(words[-1], ", ".join(part for part in (words[0], " ".join(words[1:])) if part))
+
+
+def _picture(caption: str, claim: str, path: Path) -> str:
+    shown = f'<img alt="{escape(f"{caption}. {claim}")}" src="{_embedded(path)}">'
+    return f"<figure>{shown}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def _embedded(path: Path, width: int = 1100) -> str:

@@ -97,8 +97,8 @@ def run_search(
     count, each = shares(workers, threads, cores, gpus)
     owed = totals(collect(search, studies))
     say(
-        f"{folder}: {owed.waiting + owed.running} of {owed.total} trainings to do, by {count} workers with {each} "
-        "threads each"
+        f"{folder}: {owed.waiting + owed.running} of {owed.total} trainings to do, by "
+        f"{count} worker{'s' if count > 1 else ''} with {each} thread{'s' if each > 1 else ''} each"
     )
     team = Team(folder, database_url(folder) if url is None else url, count, each, gpus)
     if dashboard is not None:

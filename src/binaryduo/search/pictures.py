@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from binaryduo.paper_values import CIFAR10
 from binaryduo.search.cases import parse_case
@@ -23,7 +24,7 @@ KIND_COLOURS = {"baseline": "#57606a", "coupled": "#0a58ca", "scratch": "#9a6700
 
 
 def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None = None) -> None:
-    """One picture a case, each with its own colours: five best circled, the best in red, its value above.
+    """One picture a case, each with its own colours: the five best circled, the best in red, its value above.
 
     Contours need enough settings to be true between them; fewer are drawn as dots with their numbers.
     """
@@ -41,7 +42,20 @@ def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None =
         bar.set_label(f"{accuracy_of(results)}, mean over repeats (%)", fontsize=9)
     for axis in list(axes)[len(chosen) :]:
         axis.set_axis_off()
+    figure.legend(handles=_explained(results, chosen), loc="outside lower center", ncols=3, frameon=False)
     _save(figure, path)
+
+
+def _explained(results: dict[str, Any], names: list[str]) -> list[Line2D]:
+    """What the marks in the pictures of these cases mean."""
+    settings = [results["cases"][name]["settings"] for name in names]
+    ring: dict[str, Any] = {"marker": "o", "ls": "", "mfc": "none", "mew": 2.0}
+    marks = [Line2D([], [], mec=RED, ms=11, label="the best setting", **ring)]
+    if any(len(ranked(of)) > 1 for of in settings):
+        marks.append(Line2D([], [], mec=INK, ms=9, label="the next four", **ring))
+    if any(setting["failed"] for of in settings for setting in of):
+        marks.append(Line2D([], [], color=INK, marker="x", ls="", ms=8, label="a training failed"))
+    return marks
 
 
 def _levels(means: list[float]) -> "np.ndarray[Any, np.dtype[np.float64]]":
@@ -77,12 +91,14 @@ def _contour(axis: Axes, case: Row, levels: "np.ndarray[Any, np.dtype[np.float64
     _mark(axis, case)
     best = ranked(case["settings"], 1)[0]
     spread = "" if best["std"] is None else f" ± {best['std']:.2f}"
-    axis.set_title(f"{case['title']}\n{best['mean']:.2f}{spread} % (n = {best['n']})", color=INK, fontsize=11)
+    title = f"{case['title']}\nbest: {best['mean']:.2f}{spread} % (n = {best['n']})"
+    axis.set_title(title, color=INK, fontsize=11)
     axis.set_xlabel("weight decay")
     axis.set_ylabel("learning rate")
-    for values, limit in ((x, axis.set_xlim), (y, axis.set_ylim)):  # room for the circles at the rim
+    # Room for the circles at the rim, and above them for their numbers.
+    for values, limit, above in ((x, axis.set_xlim, 1), (y, axis.set_ylim, 2 if axis.texts else 1)):
         room = max(float(values.max() / values.min()) ** 0.07, 1.2)
-        limit(values.min() / room, values.max() * room)
+        limit(values.min() / room, values.max() * room**above)
     axis.set_facecolor("#eef0f2")
     return shown
 

@@ -184,8 +184,8 @@ def _decouple(
     before = evaluate(binary.to(fabric.device), tested, recipe.loop.test_batch).means()
     if fabric.is_global_zero:
         say(
-            f"decoupled: {before['top1']:.2f} % before fine-tuning; {changed} of {len(tested)} "
-            f"predictions changed; {binary.decoupling.comparison}"  # type: ignore[union-attr]
+            f"decoupled: {before['top1']:.2f} % before fine-tuning; {changed:,} of {len(tested):,} predictions "
+            f"changed. On {len(example):,} of these images {binary.decoupling.comparison}"  # type: ignore[union-attr]
         )
     return binary, before, changed
 

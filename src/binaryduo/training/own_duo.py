@@ -135,7 +135,7 @@ def _compared(
         changed = int((predictions(coupled, tests) != predictions(binary, tests)).sum())
     if fabric.is_global_zero:
         measured = ", ".join(f"{name} {value:.4g}" for name, value in before.items())
-        more = "" if changed is None else f"; {changed} of {sums.images} predictions changed"
+        more = "" if changed is None else f"; {changed:,} of {sums.images:,} predictions changed"
         comparison = binary.decoupling.comparison  # type: ignore[union-attr]
         say(f"decoupled, before fine-tuning: {measured}{more}; {comparison}")
     return before, changed, sums.images

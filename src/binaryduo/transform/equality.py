@@ -35,8 +35,8 @@ class Comparison:
 
     def __str__(self) -> str:
         text = (
-            f"{self.flips} of {self.activations} activations flipped, "
-            f"{self.changed_predictions} of {self.images} predictions changed; "
+            f"{self.flips:,} of {self.activations:,} activations flipped, "
+            f"{self.changed_predictions:,} of {self.images:,} predictions changed; "
             f"largest difference {self.largest_difference:.2g} "
             f"({self.largest_difference_float64:.2g} in float64)"
         )
