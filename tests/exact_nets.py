@@ -153,7 +153,9 @@ class Residual(nn.Module):
             return both[:, : x.shape[1]] if self.style == "cut" else both.narrow(1, 0, x.size(1))
         if self.style == "largest":
             return torch.maximum(x, y)
-        return {"add": x + y, "subtract": y - x, "half": x + 0.5 * y}[self.style]
+        if self.style == "subtract":
+            return y - x
+        return x + y if self.style == "add" else x + 0.5 * y
 
 
 class Grouped(nn.Module):
@@ -162,7 +164,7 @@ class Grouped(nn.Module):
     def __init__(self, make: Make, width: int) -> None:
         super().__init__()
         sizes = [n for n in range(1, width + 1) if width % n == 0]
-        self.out, self.groups, self.dims = width, make.rng.choice(sizes), make.dims
+        self.out, self.groups = width, make.rng.choice(sizes)
         self.act1, self.layer1 = QuantAct(), make.layer(width, width, groups=self.groups)
         self.norm, self.act2 = make.norm(width), QuantAct()
         self.layer2 = make.layer(width, width, 1, groups=make.rng.choice(sizes))
@@ -170,12 +172,12 @@ class Grouped(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.act2(self.norm(self.layer1(self.act1(x))))
-        n, c = x.size(0), x.size(1)
-        x = x.view(n, self.groups, c // self.groups, -1).transpose(1, 2).reshape(x.size())
+        n, c, *pixels = x.shape
+        x = x.view(n, self.groups, c // self.groups, *pixels).transpose(1, 2).reshape(n, c, *pixels)
         y = self.layer2(x)
         if not self.gated:
             return y
-        return y * self.gate(y.amax(tuple(range(2, 2 + self.dims)), keepdim=True)).clamp(0, 1)
+        return y * self.gate(y.amax(tuple(range(2, y.dim())), keepdim=True)).clamp(0, 1)
 
 
 class Down(nn.Module):

@@ -46,6 +46,12 @@ WAYS: dict[str, Any] = {
     "a list": lambda x: x[:, [3, 1, 4, 15, 9, 2, 6, 5]],
     "a tensor": lambda x: x[:, torch.tensor([3, 1, -12, 15, 9, 2, 6, 5])],
     "a mask": lambda x: x[:, torch.arange(16) % 2 == 0],
+    "by its rank": lambda x: x[:, :8] if x.dim() == 4 and x.ndim == len(x.shape) else x,
+    "starred sizes": lambda x: (
+        x.view(x.size(0), 2, -1, *x.shape[2:]).transpose(1, 2).reshape(x.size(0), -1, *x.shape[2:])[:, :8]
+    ),
+    "a loop over parts": lambda x: torch.cat([part.flip(1) for part in x.chunk(4, 1)][1:3], 1),
+    "a branch on a size": lambda x: x[:, :8, 1:] if x.shape[-1] % 2 == 0 else x[:, :8],
     "all of it": lambda x: x[:, :16][:, :8],
     "all of it, by name": lambda x: x.narrow(1, 0, 16)[:, :8],
 }
@@ -222,3 +228,47 @@ def test_shuffled_bits_and_floats_stay_in_the_budget() -> None:
     weights = [sum(p.numel() for p in m.parameters() if p.dim() > 1) for m in (model, binary)]
     assert weights[1] <= weights[0]
     assert coupled.coupling.decoupled_weights == weights[1]
+
+
+class Branching(nn.Module):
+    """A width that stands in the code, so that forward() is written anew, and a branch on something."""
+
+    def __init__(self, asked: Any) -> None:
+        super().__init__()
+        self.first, self.norm, self.act = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), bd.nn.QuantAct()
+        self.layer, self.head, self.asked = nn.Conv2d(16, 16, 1), nn.Linear(16, 5), asked
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.norm(self.first(x)))
+        y = x * 2 if self.asked(x) else x
+        return self.head(self.act(self.layer(y)).mean((2, 3)).view(-1, 16))
+
+
+def test_a_branch_is_taken_as_with_the_example_or_not_at_all() -> None:
+    model, x = Branching(lambda x: x.shape[-1] % 2 == 0), torch.randn(4, 3, 6, 6)
+    coupled = bd.couple(model, x).eval()
+    assert coupled.layer.out_channels == 11
+    inner = coupled.act(coupled.norm(coupled.first(x)))
+    assert torch.equal(coupled(x), coupled.head(coupled.act(coupled.layer(2 * inner)).mean((2, 3))))
+    with pytest.raises(AssertionError, match="another branch than with the example"):
+        coupled(torch.randn(4, 3, 7, 7))
+
+
+def test_channels_that_a_branch_counts_keep_their_number() -> None:
+    coupled = bd.couple(Branching(lambda x: x.shape[1] == 16), torch.randn(4, 3, 6, 6))
+    assert coupled.first.out_channels == 16
+    assert "forward() computes with their number" in coupled.coupling.kept["first"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (lambda x: x.shape[0] > 2, "cannot be traced"),  # of any number of images
+        (lambda x: bool((x > 0).any()), "Control flow that depends on data"),
+        (lambda x: len(x) > 1, "its number of images"),
+        (lambda x: sum(x.shape[1] for _ in range(x.shape[2])), "uses a size as a plain number"),
+    ],
+)
+def test_other_branches_are_refused(asked: Any, why: str) -> None:
+    with pytest.raises(bd.BinaryDuoError, match=why):
+        bd.couple(Branching(asked), torch.randn(4, 3, 6, 6))

@@ -85,7 +85,7 @@ def analyse(model: nn.Module, example_input: Any) -> Analysis:
     work = copied(model)
     modes = {name: module.training for name, module in work.named_modules()}
     work.eval()
-    graph = trace(work, len(inputs))
+    graph = trace(work, inputs)
     shapes = canonicalise(graph, work, inputs)
     for name, module in work.named_modules():
         module.training = modes.get(name, modes[""])

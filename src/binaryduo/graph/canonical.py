@@ -20,6 +20,7 @@ from torch import Tensor, fx, nn
 from binaryduo.graph.channel_moves import NUMBERS, apply, index_parts
 from binaryduo.graph.operations import nodes_in
 from binaryduo.graph.table import recognise
+from binaryduo.graph.tracer import counts_images
 from binaryduo.graph.tracing import functionalise, is_record, out_of_place, run_shapes
 from binaryduo.nn.copies import SelectChannels
 from binaryduo.nn.extremes import largest, smallest
@@ -154,7 +155,7 @@ def _as_slice(node: fx.Node, numbers: dict[fx.Node, Any], shapes: Shapes) -> Non
         return
     dim %= len(shapes[source])
     known = {
-        n: numbers[n] for n in node.all_input_nodes if dim == 1 and n in numbers and not _counts_images(n)
+        n: numbers[n] for n in node.all_input_nodes if dim == 1 and n in numbers and not counts_images(n)
     }
     start, length = (
         known.get(n, n) if isinstance(n, fx.Node) else n for n in (given["start"], given["length"])
@@ -227,7 +228,7 @@ def _write_out(node: fx.Node, numbers: dict[fx.Node, Any], resized: bool) -> Non
         return
     for at in (1,) if resized else range(len(parts)):
         found = nodes_in(parts[at])
-        if found and all(n in numbers and not _counts_images(n) for n in found):
+        if found and all(n in numbers and not counts_images(n) for n in found):
             parts[at] = fx.node.map_arg(parts[at], lambda n: numbers[n])
     node.args = (source, tuple(parts))
 
@@ -238,15 +239,8 @@ def _keep_bounds(node: fx.Node, numbers: dict[fx.Node, Any], shapes: Shapes) -> 
     shape = shapes.get(node.args[0])  # type: ignore[arg-type]
     parts = index_parts(node.args[1], len(shape)) if shape else []
     found = nodes_in(parts[2:])
-    if found and not nodes_in(parts[:2]) and all(n in numbers and not _counts_images(n) for n in found):
+    if found and not nodes_in(parts[:2]) and all(n in numbers and not counts_images(n) for n in found):
         node.meta[NUMBERS] = {n: numbers[n] for n in found}
-
-
-def _counts_images(number: fx.Node) -> bool:
-    """Whether a number was computed from the size of a batch: x.shape[0], x.size(0), len(x)."""
-    if number.target in (operator.getitem, "size") and len(number.args) > 1 and number.args[1] == 0:
-        return True
-    return number.target is len or any(_counts_images(n) for n in number.all_input_nodes)
 
 
 def _divide(graph: fx.Graph, node: fx.Node, shapes: Shapes) -> bool:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+import torch
 from torch import fx, nn
 
 from binaryduo import nn as bnn
@@ -132,7 +133,8 @@ class Flow:
             if node in scalars or len(info.shape) < 2:
                 continue
             for reader in size_readers(node, scalars, info.dim, len(info.shape)):
-                if any(self.info[end].kind is Kind.OTHER for end in consumers(reader, scalars)):
+                ends = consumers(reader, scalars)
+                if any(self.info[end].kind is Kind.OTHER or end.target is torch._assert for end in ends):
                     self.fix(info, f"forward() computes with their number, {reader.name!r}")
 
     def other(self, call: Call, sources: list[Info], why: str) -> tuple[tuple[Segment, ...], int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import torch
 from torch import fx
 
 
@@ -30,8 +31,8 @@ def size_readers(tensor: fx.Node, scalars: set[fx.Node], dim: int, ndim: int) ->
 
 
 def consumers(number: fx.Node, scalars: set[fx.Node]) -> set[fx.Node]:
-    """The operations that a number goes into in the end, through arithmetic."""
-    if number not in scalars:
+    """The operations that a number goes into in the end, through arithmetic; an assertion is one of them."""
+    if number not in scalars or number.target is torch._assert:
         return {number}
     return {end for user in number.users for end in consumers(user, scalars)}
 

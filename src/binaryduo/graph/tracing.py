@@ -13,33 +13,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from binaryduo.errors import GraphError
+from binaryduo.graph.tracer import Tracer
 
-# Their forward() is one operation for us. A subclass that keeps it is one too.
-_WHOLE = (nn.Conv1d, nn.Conv2d, nn.Linear, nn.BatchNorm1d, nn.BatchNorm2d)
 _INPLACE_OPERATORS = (operator.iadd, operator.isub, operator.imul, operator.itruediv)
-
-
-class Tracer(fx.Tracer):
-    """Traces into user code and stops at torch's and our own modules, and at subclasses that add nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trace_asserts = True
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        home = getattr(type(m).forward, "__module__", "")
-        inner = getattr(getattr(type(m), "_conv_forward", None), "__module__", home)
-        whole = isinstance(m, _WHOLE) and all(h.startswith("torch.nn.") for h in (home, inner))
-        ours = home.startswith("binaryduo.") and not any(True for _ in m.children())
-        return whole or ours or super().is_leaf_module(m, module_qualified_name)
-
-    def path_of_module(self, mod: nn.Module) -> str:
-        try:
-            return super().path_of_module(mod)
-        except NameError:
-            if isinstance(mod, nn.Sequential):  # a slice, self.features[:3], has no name but its parts have
-                return ""
-            raise
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -91,16 +67,18 @@ def defaults(model: nn.Module, given: int) -> dict[str, Any] | None:
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty} or None
 
 
-def trace(model: nn.Module, given: int = 1) -> fx.Graph:
+def trace(model: nn.Module, inputs: "int | tuple[Tensor, ...]" = 1) -> fx.Graph:
     """The model's graph, with its own module names; refuses what fx cannot follow, and says why.
 
-    The first `given` arguments of forward() are inputs, the others keep their defaults.
+    `inputs` are an example of the first arguments of forward(), whose sizes are then known, or how many there are; the
+    others keep their defaults.
 
     >>> [n.op for n in trace(nn.Sequential(nn.ReLU())).nodes]
     ['placeholder', 'call_module', 'output']
     """
+    given, examples = (inputs, ()) if isinstance(inputs, int) else (len(inputs), inputs)
     try:
-        return Tracer().trace(model, defaults(model, given))
+        return Tracer(examples).trace(model, defaults(model, given))
     except Exception as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise GraphError(
@@ -109,16 +87,16 @@ def trace(model: nn.Module, given: int = 1) -> fx.Graph:
         ) from error
 
 
-def check_training_path(model: nn.Module, given: int) -> None:
+def check_training_path(model: nn.Module, inputs: "int | tuple[Tensor, ...]") -> None:
     """Refuse layers that forward() calls in training only, which a trace of the evaluation does not see; warn of other
     operations that are left out where forward() has to be rewritten.
 
     >>> check_training_path(nn.Sequential(nn.Linear(2, 2), nn.Dropout()), 1)
     """
     work = copied(model)
-    seen = Counter((node.op, str(node.target)) for node in trace(work.eval(), given).nodes)
+    seen = Counter((node.op, str(node.target)) for node in trace(work.eval(), inputs).nodes)
     try:
-        graph = trace(work.train(), given)
+        graph = trace(work.train(), inputs)
     except GraphError:
         return  # data-dependent in training only: nothing can be said
     for node in graph.nodes:

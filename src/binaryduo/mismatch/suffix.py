@@ -48,7 +48,7 @@ class Suffix:
 
     def __init__(self, model: nn.Module, example: Tensor) -> None:
         self.model = model
-        self.graph = trace(model)
+        self.graph = trace(model, (example.clone(),))
         flatten_graph(self.graph)
         shapes = canonicalise(self.graph, model, (example.clone(),))
         modules_out_of_place(model)

@@ -60,7 +60,7 @@ def agreement(model: nn.Module, packed: PackedModel, images: Tensor, batch: int 
     """
     work = copied(model).cpu().float().eval()
     fix_thresholds(work)
-    graph = trace(work)
+    graph = trace(work, (images[:1].float(),))
     result = Agreement(images=len(images))
     for first in range(0, len(images), batch):
         part = images[first : first + batch].float()

@@ -163,7 +163,7 @@ def _deviation(packed: "PackedModel", image: np.ndarray[Any, Any], wanted: list[
 
 def _graph(work: nn.Module, image: torch.Tensor) -> torch.fx.Graph:
     """The model's graph in the engine's forms."""
-    graph = trace(work)
+    graph = trace(work, (image,))
     shapes = canonicalise(graph, work, (image,), resized=False)
     modules_out_of_place(work)  # now that whoever reads a changed tensor reads the change's result
     engine_forms(graph, work, shapes)

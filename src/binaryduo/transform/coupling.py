@@ -70,7 +70,7 @@ def couple(
     if isinstance(getattr(model, "coupling", None), Coupling):
         raise GraphError(f"{type(model).__name__} is coupled already: couple the binary baseline instead")
     analysis = analyse(model, inputs)
-    check_training_path(model, len(inputs))
+    check_training_path(model, inputs)
     refuse_shared(analysis)
     if next(analysis.of_kind(Kind.QUANT), None) is None:
         raise GraphError(
