@@ -2,7 +2,8 @@
 
 A wheel is tried with every Python of this machine that it fits: a packed model with NumPy alone, with each instruction
 set of this CPU, then the command line, then the commands that need PyTorch, where its build for CPUs can be had (from
-PyTorch's own index: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu). Wheels of another architecture need an emulator and a root folder with a Python of theirs, on Debian:
+PyTorch's own index: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu). Wheels of another architecture need an
+emulator and a root folder with a Python of theirs, on Debian:
 
     apt install qemu-user debootstrap
     debootstrap --arch=arm64 --foreign --variant=minbase --include=python3 bookworm /tmp/arm
