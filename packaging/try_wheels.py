@@ -1,8 +1,9 @@
 """Installs wheels into empty environments that have no compiler, and uses them: `python packaging/try_wheels.py dist`.
 
 A wheel is tried with every Python of this machine that it fits: a packed model with NumPy alone, with each instruction
-set of this CPU, then the command line, then, where PyTorch can be had, the commands that need it. Wheels of another
-architecture need an emulator and a root folder with a Python of theirs, on Debian:
+set of this CPU, then the command line, then the commands that need PyTorch, where its build for CPUs can be had (from
+PyTorch's own index: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu). Wheels of another architecture need an
+emulator and a root folder with a Python of theirs, on Debian:
 
     apt install qemu-user debootstrap
     debootstrap --arch=arm64 --foreign --variant=minbase --include=python3 bookworm /tmp/arm
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from wheels import find_python
 
-TORCH = "torch==2.13.0"  # a range would fetch gigabytes for graphics cards: see constraints.txt
+TORCH = "torch==2.13.0+cpu"  # no other build: those for graphics cards are gigabytes
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 # Runs in the environment that is tried: the shipped model with random images, beside the reference in plain NumPy. Sums
@@ -108,7 +109,7 @@ def try_here(wheel: Path, python: str, training: bool) -> Iterator[str]:
         steps = [("cli", PLAIN)] + ([("train", TRAINING)] if training else [])
         for extra, commands in steps:
             if extra == "train" and not succeeds(where, *pip, TORCH, env=env):
-                yield f"[train]: not run, {TORCH} cannot be had for this Python"
+                yield f"[train]: not run, {TORCH} cannot be had here for this Python"
                 return
             call(where, *pip, f"{wheel}[{extra}]", env=env)
             for command in commands:

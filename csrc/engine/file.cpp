@@ -43,7 +43,7 @@ uint32_t crc32(const uint8_t* p, size_t bytes) {
 
 Sections read_sections(const uint8_t* content, size_t bytes) {
     if (bytes < kHeader) refuse("it has " + std::to_string(bytes) + " bytes, fewer than a header");
-    if (std::memcmp(content, kMagic, sizeof kMagic)) refuse("it does not begin with the mark of one");
+    if (std::memcmp(content, kMagic, sizeof kMagic)) refuse("its first bytes are not those of a .duo file");
     if (crc32(content, kHeader - 4) != read<uint32_t>(content + kHeader - 4))
         refuse("its header is altered (the checksum differs)");
     if (const uint32_t version = read<uint32_t>(content + 8); version < 1 || version > kVersion)

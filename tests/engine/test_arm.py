@@ -175,10 +175,13 @@ def image_of_the_example(*shape):
     return (np.arange(np.prod(shape)) % 17 / 16 - 0.5).astype(np.float32).reshape(1, *shape)
 
 
-def test_a_model_in_an_array_runs_without_the_heap(folder, tmp_path):
+@pytest.mark.parametrize("planes", [1, 2])
+def test_a_model_in_an_array_runs_without_the_heap(folder, tmp_path, planes):
+    """Of bits, and of activations of three levels, whose weights serve two planes of bits (format version 4)."""
     b = Builder(3, 8, 8, seed=2)
-    x = b.conv(b.conv(0, 40, out="bits"), 64, out="bits", integer=True)
-    program = b.finish(b.conv(x, 10, (8, 8), padding=(0, 0)))
+    x = b.conv(0, 41, out="bits", copies=planes)
+    x = b.conv(x, 64, out="bits", copies=planes, integer=True, shared=planes > 1)
+    program = b.finish(b.conv(x, 10, (8, 8), padding=(0, 0), shared=planes > 1))
     said = run_in_an_array(folder, tmp_path, duo.to_bytes(program))
     wanted = load_program(program, threads=1)(image_of_the_example(3, 8, 8))[0]
     np.testing.assert_allclose(said, wanted, rtol=1e-6)

@@ -277,7 +277,7 @@ def test_every_refusal_is_a_code_and_a_sentence(api, tmp_path, monkeypatch):
     changed[1000] ^= 1
     for bad, sentence in (
         (b"", "it has 0 bytes, fewer than a header"),
-        (b"x" * 300, "it does not begin with the mark of one"),
+        (b"x" * 300, "its first bytes are not those of a .duo file"),
         (bytes(changed), r"its section \w+ is altered \(the checksum differs\)"),
         (content[:-1], f"it has {len(content) - 1} bytes where its header says {len(content)}"),
     ):

@@ -47,11 +47,21 @@ def run_qonnx(path, images):
         ("vgg7", "decoupled", {"image_size": 16, "width": 0.125, "weight_bits": 1}),
         ("vgg7", "coupled", {"image_size": 16, "width": 0.125, "weight_bits": 1}),
         ("vgg7", "coupled", {"image_size": 16, "width": 0.125, "weight_bits": 1, "levels": 4}),
+        ("vgg7", "coupled", {"image_size": 16, "width": 0.125, "weight_bits": 1, "levels": 6}),
+        ("vgg7", "coupled", {"image_size": 16, "width": 0.125, "weight_bits": 1, "interval": "layer"}),
+        (
+            "vgg7",
+            "coupled",
+            {"image_size": 16, "width": 0.125, "weight_bits": 1, "levels": 4, "interval": "channel"},
+        ),
     ],
 )
 def test_networks(name, variant, options, tmp_path):
     torch.manual_seed(0)
     model = trained_like(bd.models.build(name, variant=variant, **options))
+    for act in (m for m in model.modules() if isinstance(m, bd.nn.QuantAct) and m.interval is not None):
+        with torch.no_grad():
+            act.offsets.add_(0.04 * torch.randn_like(act.offsets))  # learned thresholds
     images = torch.randn(4, 1 if name == "mlp" else 3, options["image_size"], options["image_size"])
     bd.export_qonnx(model, images[:1], tmp_path / "net.onnx")
     found, logits = run_qonnx(tmp_path / "net.onnx", images.numpy())

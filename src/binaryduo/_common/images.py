@@ -38,7 +38,7 @@ def decode_image(raw: bytes, name: str, error: Error, mode: str = "RGB", draft: 
                     image.draft(mode, (draft, draft))
                 return image.convert(mode)
     except UnidentifiedImageError:
-        raise error(f"{name} cannot be read as an image: it is of no kind that Pillow knows") from None
+        raise error(f"{name} cannot be read as an image: it is in no format that Pillow knows") from None
     except Exception as problem:  # a decoder of strangers' bytes raises whatever it trips over
         reason = " ".join(str(problem).split()) or type(problem).__name__
         raise error(f"{name} cannot be read as an image: {reason}") from None

@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from binaryduo import models
 from binaryduo._common.progress import bar
 from binaryduo.data import MemorySplit, Plan
-from binaryduo.errors import BinaryDuoError
+from binaryduo.errors import BinaryDuoError, unknown_name
+from binaryduo.models.registry import VARIANTS
 from binaryduo.transform.costing import cost
 
 CONTENDERS = ("this loop", "channels_last", "nchw")
@@ -126,7 +127,10 @@ class Row:
 def compare(
     variants: list[str], batch: int, steps: int, rounds: int, threads: int
 ) -> tuple[list[Row], float]:
-    """All contenders on all variants, and the machine's peak (operations a second)."""
+    """All contenders on all variants, and the machine's peak (operations per second)."""
+    for variant in variants:
+        if variant not in VARIANTS:
+            raise unknown_name("variant", variant, list(VARIANTS))
     peak = matmul_peak(threads)
     times: dict[tuple[str, str], list[float]] = {}
     with bar() as display:

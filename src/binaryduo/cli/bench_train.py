@@ -29,7 +29,7 @@ def train(
 
     from binaryduo.bench.training import compare
 
-    rows, peak = compare(variants.split(","), batch, steps, rounds, threads)
+    rows, peak = compare([name.strip() for name in variants.split(",")], batch, steps, rounds, threads)
     title = f"VGG-7, batch {batch}, {threads} threads; matrix-multiply peak {peak / 1e9:.0f} GFLOP/s"
     table = Table(
         "network", "loop", "s per step", "images/s", "of peak", "against nchw", "channels_last", title=title

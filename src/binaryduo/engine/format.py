@@ -119,7 +119,7 @@ class Sections:
         header = content[:HEADER_BYTES].tobytes()
         magic, version, count, length = HEADER.unpack_from(header)
         if magic != MAGIC:
-            raise self.error("it does not begin with the mark of one")
+            raise self.error("its first bytes are not those of a .duo file")
         if zlib.crc32(header[:-4]) != struct.unpack("<I", header[-4:])[0]:
             raise self.error("its header is altered (the checksum differs)")
         if not 1 <= version <= VERSION:

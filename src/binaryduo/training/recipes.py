@@ -89,5 +89,5 @@ def named(name: str) -> Recipe:
         recipe = from_yaml(name)
         return dataclasses.replace(recipe, name=Path(name).stem) if recipe.name == "custom" else recipe
     if name not in RECIPES:
-        raise unknown_name("recipe", name, [*RECIPES, "a file that ends in .yaml"])
+        raise unknown_name("recipe", name, [*RECIPES, "or give a file that ends in .yaml"])
     return RECIPES[name]
