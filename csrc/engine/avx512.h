@@ -43,7 +43,8 @@ static inline bool has_wide_vectors() {
 
 // The float steps of all AVX-512 sets: kernels_avx512.cpp. The sums may be read up to a multiple of 16.
 namespace avx512 {
-void finish_sums(const Epilogue& e, const float* sums, size_t pixel, size_t first, size_t count);
+void finish_sums(const Epilogue& e, const float* sums, size_t apart, size_t pixels, size_t pixel,
+                 size_t first, size_t count);
 }
 
 }  // namespace binaryduo

@@ -24,6 +24,7 @@ inline __m512i load_bytes(const uint8_t* p, size_t n) {
 inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
     std::memcpy(p, &v, n * sizeof(uint16_t));
 }
+inline void store_bits(uint8_t* p, uint64_t bits, size_t n) { std::memcpy(p, &bits, n); }
 #else
 inline Floats16 load_floats(const float* p, size_t n) {
     return _mm512_maskz_loadu_ps(__mmask16((1u << n) - 1), p);
@@ -36,6 +37,9 @@ inline __m512i load_bytes(const uint8_t* p, size_t n) {
 }
 inline void store_shorts(uint16_t* p, const Shorts32& v, size_t n) {
     _mm512_mask_storeu_epi16(p, ~__mmask32(0) >> (32 - n), (__m512i)v);
+}
+inline void store_bits(uint8_t* p, uint64_t bits, size_t n) {
+    _mm_mask_storeu_epi8(p, __mmask16((1u << n) - 1), _mm_cvtsi64_si128(int64_t(bits)));
 }
 #endif
 
@@ -85,38 +89,45 @@ struct ByteSteps16 {
     }
 };
 
-// The last steps for one pixel and kBlocks blocks of 16 channels from `first` on, of which `channels` are
-// there: their sums are 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd = ones % 2. The integer
-// threshold's decision, 2 · half − odd >= t, is half >= ⌈(t + odd) / 2⌉: one comparison with a constant.
+// The last steps for `pixels` neighbours from `pixel` on and kBlocks blocks of 16 channels from `first` on,
+// of which `channels` are there. Their sums are 2 · half − odd, where half = count − ⌊ones / 2⌋ and odd =
+// ones % 2. The integer threshold's decision, 2 · half − odd >= t, is half >= ⌈(t + odd) / 2⌉: one comparison
+// with a constant. `halves` are aligned, [pixels][16 · kBlocks].
 template <size_t kBlocks>
-inline void finish_halves(const Epilogue& e, const __m512i* halves, int32_t odd, size_t pixel, size_t first,
-                          size_t channels) {
+__attribute__((noinline)) void finish_halves(const Epilogue& e, int32_t* halves, const int32_t* ones,
+                                             size_t pixels, size_t pixel, size_t first, size_t channels) {
+    constexpr size_t kChannels = 16 * kBlocks;
     if (!e.threshold32) {
-        alignas(64) float sums[16 * kBlocks];
-        for (size_t b = 0; b < kBlocks; ++b) {
-            Ints16 n;
-            std::memcpy(&n, &halves[b], sizeof n);
-            Lanes16::store(sums + 16 * b, __builtin_convertvector(n + n - odd, Floats16));
-        }
-        return binaryduo::avx512::finish_sums(e, sums, pixel, first, channels);
+        float* sums = reinterpret_cast<float*>(halves);
+        for (size_t p = 0; p < pixels; ++p)
+            for (size_t b = 0; b < kBlocks; ++b) {
+                Ints16 n;
+                std::memcpy(&n, halves + p * kChannels + 16 * b, sizeof n);
+                Lanes16::store(sums + p * kChannels + 16 * b,
+                               __builtin_convertvector(n + n - (ones[p] & 1), Floats16));
+            }
+        return binaryduo::avx512::finish_sums(e, sums, kChannels, pixels, pixel, first, channels);
     }
-    const size_t copy_bytes = (e.channels + 7) / 8, bytes = (channels + 7) / 8;
-    for (size_t copy = 0; copy < e.copies; ++copy) {
-        const int32_t* threshold = e.half_threshold[odd] + copy * e.channels + first;
+    const size_t copy_bytes = (e.channels + 7) / 8, pixel_bytes = e.copies * copy_bytes,
+                 bytes = (channels + 7) / 8;
+    for (size_t copy = 0, copies = e.copies; copy < copies; ++copy) {
+        const int32_t* thresholds[2];
+        for (size_t odd : {0, 1}) thresholds[odd] = e.half_threshold[odd] + copy * e.channels + first;
         const size_t at = copy * copy_bytes + first / 8;
-        uint64_t mask = 0, turned = 0;
-        for (size_t b = 0; b < kBlocks; ++b)
-            mask |= uint64_t(_mm512_cmpge_epi32_mask(halves[b], _mm512_loadu_si512(threshold + 16 * b)))
-                    << 16 * b;
-        uint8_t* out = e.out_bits + pixel * e.copies * copy_bytes + at;
-        if (channels == 16 * kBlocks) {
-            if (e.flip) std::memcpy(&turned, e.flip + at, 2 * kBlocks);
-            mask ^= turned;
-            std::memcpy(out, &mask, 2 * kBlocks);
-        } else {
-            if (e.flip) std::memcpy(&turned, e.flip + at, bytes);
-            mask = (mask ^ turned) & ((uint64_t(1) << channels) - 1);
-            std::memcpy(out, &mask, bytes);
+        uint64_t turned = 0;
+        if (e.flip) std::memcpy(&turned, e.flip + at, bytes);
+        uint8_t* out = e.out_bits + pixel * pixel_bytes + at;
+        for (size_t p = 0; p < pixels; ++p, out += pixel_bytes) {
+            const int32_t *half = halves + p * kChannels, *threshold = thresholds[ones[p] & 1];
+            uint64_t mask = turned;
+            for (size_t b = 0; b < kBlocks; ++b)
+                mask ^= uint64_t(_mm512_cmpge_epi32_mask(_mm512_load_si512(half + 16 * b),
+                                                         _mm512_loadu_si512(threshold + 16 * b)))
+                        << 16 * b;
+            if (channels == kChannels)
+                std::memcpy(out, &mask, kChannels / 8);
+            else
+                store_bits(out, mask & ((uint64_t(1) << channels) - 1), bytes);
         }
     }
 }

@@ -45,3 +45,22 @@ inline int32_t ones_under(const ConvShape& s, const uint16_t* counts, size_t row
     for (size_t ky = 0; ky < s.kh; ++ky) total += counts[(row + ky) * s.padded_width() + x];
     return total;
 }
+
+// Of `pixels` output pixels from `pixel` on: where the window of each starts in the stream, which holds
+// `bytes` of a pixel, and how many ones are in it.
+inline void find_windows(const ConvShape& s, const uint8_t* stream, size_t bytes, const uint16_t* counts,
+                         size_t pixel, size_t pixels, const uint8_t** windows, int32_t* ones) {
+    Place place(s, pixel);
+    for (size_t p = 0; p < pixels;) {
+        const size_t start = place.row() * s.padded_width() + place.column();
+        const size_t here = std::min(pixels - p, s.out_width - place.column() / s.sw);
+        for (size_t i = 0; i < here; ++i)
+            windows[p + i] = stream + (start + i * s.sw) * bytes, ones[p + i] = 0;
+        for (size_t ky = 0; ky < s.kh; ++ky) {
+            const uint16_t* row = counts + start + ky * s.padded_width();
+            for (size_t i = 0; i < here; ++i) ones[p + i] += row[i * s.sw];
+        }
+        p += here;
+        place.next_row();
+    }
+}

@@ -73,11 +73,10 @@ struct ByteConv {
                 }
             }
         }
-        for (size_t p = 0; p < kPixels; ++p) {
-            alignas(64) float floats[16 * kBlocksHere];
-            for (size_t b = 0; b < kBlocksHere; ++b) Steps::to_floats(sum[p][b], floats + 16 * b);
-            finish_floats<Policy>(e, floats, pixel + p, first, channels);
-        }
+        alignas(64) float floats[kPixels][16 * kBlocksHere];
+        for (size_t p = 0; p < kPixels; ++p)
+            for (size_t b = 0; b < kBlocksHere; ++b) Steps::to_floats(sum[p][b], floats[p] + 16 * b);
+        finish_floats<Policy>(e, floats[0], 16 * kBlocksHere, kPixels, pixel, first, channels);
     }
 
     template <size_t kBlocksHere>

@@ -14,80 +14,98 @@ struct AnySteps {
     bool scale, residual, floats, bits;
 };
 
-// The channels [first, first + count) of one pixel; first is a multiple of 16, and `sums` may be read up to
-// the next multiple of 16.
+// Where the channels of one copy from `first` on lie, for pixel after pixel; null where a step is left out.
+template <typename Steps>
+struct CopyOf {
+    const float *scale, *bias, *residual, *threshold;
+    float* out;
+    uint8_t* bits;
+    const uint8_t* flip;
+    CopyOf(Steps steps, const Epilogue& e, size_t copy, size_t pixel, size_t first) {
+        const size_t base = copy * e.channels + first, copy_bytes = (e.channels + 7) / 8;
+        scale = steps.scale ? e.scale + base : nullptr;
+        bias = steps.scale ? e.bias + base : nullptr;
+        residual = steps.residual ? e.residual + pixel * e.stride + base : nullptr;
+        threshold = steps.bits ? e.threshold + base : nullptr;
+        out = steps.floats ? e.out_float + pixel * e.stride + base : nullptr;
+        bits = steps.bits ? e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8 : nullptr;
+        flip = steps.bits && e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
+    }
+};
+
+// See finish_floats. Whole vectors of channels go pixel by pixel, as they lie in memory; for the last
+// channels, which fill no vector, what all pixels share is loaded once.
 template <typename Policy, typename Steps>
-inline void finish_steps(Steps steps, const Epilogue& e, const float* sums, size_t pixel, size_t first,
-                         size_t count) {
+inline void finish_steps(Steps steps, const Epilogue& e, const float* sums, size_t apart, size_t pixels,
+                         size_t pixel, size_t first, size_t count) {
     using Floats = typename Policy::Floats;
     constexpr size_t kLanes = Policy::kLanes;
-    const size_t copy_bytes = (e.channels + 7) / 8, all = e.stride;
     const Floats floor = (e.relu ? 0.0f : -__builtin_inff()) + Floats{};
-    for (size_t copy = 0; copy < e.copies; ++copy) {
-        const size_t base = copy * e.channels + first;
-        const float* scale = steps.scale ? e.scale + base : nullptr;
-        const float* bias = steps.scale ? e.bias + base : nullptr;
-        const float* residual = steps.residual ? e.residual + pixel * all + base : nullptr;
-        const float* threshold = steps.bits ? e.threshold + base : nullptr;
-        float* out = steps.floats ? e.out_float + pixel * all + base : nullptr;
-        uint8_t* bits =
-            steps.bits ? e.out_bits + (pixel * e.copies + copy) * copy_bytes + first / 8 : nullptr;
-        const uint8_t* flip = e.flip ? e.flip + copy * copy_bytes + first / 8 : nullptr;
-        size_t c = 0;
-        for (; c + kLanes <= count; c += kLanes) {
-            Floats y = Policy::load(sums + c);
-            if (steps.scale) y = y * Policy::load(scale + c) + Policy::load(bias + c);
-            if (steps.residual) y += Policy::load(residual + c);
-            y = y < floor ? floor : y;
-            if (steps.floats) Policy::store(out + c, y);
-            if (steps.bits) {
-                uint32_t mask = Policy::mask(y, Policy::load(threshold + c)), turned = 0;
-                if (flip) std::memcpy(&turned, flip + c / 8, kLanes / 8);
-                mask ^= turned;
-                std::memcpy(bits + c / 8, &mask, kLanes / 8);
+    const size_t whole = count / kLanes * kLanes, n = count - whole;
+    for (size_t p = 0; p < pixels; ++p)
+        for (size_t copy = 0; whole && copy < e.copies; ++copy) {
+            const CopyOf<Steps> at(steps, e, copy, pixel + p, first);
+            for (size_t c = 0; c < whole; c += kLanes) {
+                Floats y = Policy::load(sums + p * apart + c);
+                if (steps.scale) y = y * Policy::load(at.scale + c) + Policy::load(at.bias + c);
+                if (steps.residual) y += Policy::load(at.residual + c);
+                y = y < floor ? floor : y;
+                if (steps.floats) Policy::store(at.out + c, y);
+                if (steps.bits) {
+                    uint32_t mask = Policy::mask(y, Policy::load(at.threshold + c)), turned = 0;
+                    if (at.flip) std::memcpy(&turned, at.flip + c / 8, kLanes / 8);
+                    mask ^= turned;
+                    std::memcpy(at.bits + c / 8, &mask, kLanes / 8);
+                }
             }
         }
-        if (c == count) continue;
-        const size_t n = count - c;
-        Floats y = Policy::load(sums + c);
-        if (steps.scale) y = y * Policy::load_some(scale + c, n) + Policy::load_some(bias + c, n);
-        if (steps.residual) y += Policy::load_some(residual + c, n);
-        y = y < floor ? floor : y;
-        if (steps.floats) Policy::store_some(out + c, y, n);
-        if (steps.bits) {  // the unused bits of the last byte stay zero
-            uint32_t mask = Policy::mask(y, Policy::load_some(threshold + c, n)), turned = 0;
-            if (flip) std::memcpy(&turned, flip + c / 8, (n + 7) / 8);
-            mask = (mask ^ turned) & ((1u << n) - 1);
-            std::memcpy(bits + c / 8, &mask, (n + 7) / 8);
+    for (size_t copy = 0; n && copy < e.copies; ++copy) {
+        const CopyOf<Steps> at(steps, e, copy, pixel, first + whole);
+        const Floats scale = steps.scale ? Policy::load_some(at.scale, n) : Floats{};
+        const Floats bias = steps.scale ? Policy::load_some(at.bias, n) : Floats{};
+        const Floats threshold = steps.bits ? Policy::load_some(at.threshold, n) : Floats{};
+        const size_t bytes = (n + 7) / 8, pixel_bytes = e.copies * ((e.channels + 7) / 8);
+        uint32_t turned = 0;
+        if (at.flip) std::memcpy(&turned, at.flip, bytes);
+        for (size_t p = 0; p < pixels; ++p) {
+            Floats y = Policy::load(sums + p * apart + whole);
+            if (steps.scale) y = y * scale + bias;
+            if (steps.residual) y += Policy::load_some(at.residual + p * e.stride, n);
+            y = y < floor ? floor : y;
+            if (steps.floats) Policy::store_some(at.out + p * e.stride, y, n);
+            if (steps.bits) {  // the unused bits of the last byte stay zero
+                const uint32_t mask = (Policy::mask(y, threshold) ^ turned) & ((1u << n) - 1);
+                std::memcpy(at.bits + p * pixel_bytes, &mask, bytes);
+            }
         }
     }
 }
 
+// The last steps of the channels [first, first + count) of `pixels` neighbours from `pixel` on, whose sums
+// lie `apart` floats from each other; first is a multiple of 16, and sums may be read up to the next multiple
+// of 16.
 template <typename Policy>
-void finish_floats(const Epilogue& e, const float* sums, size_t pixel, size_t first, size_t count) {
-    if constexpr (Policy::kOneEpilogue) {
-        const AnySteps steps{e.scale != nullptr, e.residual != nullptr, e.out_float != nullptr,
-                             e.out_bits != nullptr};
-        return finish_steps<Policy>(steps, e, sums, pixel, first, count);
-    }
-    auto with_outputs = [&](auto scale, auto residual) {
-        constexpr bool kScale = decltype(scale)::value, kResidual = decltype(residual)::value;
-        const auto finish = [&](auto steps) { finish_steps<Policy>(steps, e, sums, pixel, first, count); };
-        if (e.out_float && e.out_bits)
-            finish(KnownSteps<kScale, kResidual, true, true>{});
-        else if (e.out_float)
-            finish(KnownSteps<kScale, kResidual, true, false>{});
-        else
-            finish(KnownSteps<kScale, kResidual, false, true>{});
+void finish_floats(const Epilogue& e, const float* sums, size_t apart, size_t pixels, size_t pixel,
+                   size_t first, size_t count) {
+    const auto finish = [&](auto steps) {
+        finish_steps<Policy>(steps, e, sums, apart, pixels, pixel, first, count);
     };
-    if (e.scale && e.residual)
-        with_outputs(std::true_type{}, std::true_type{});
-    else if (e.scale)
-        with_outputs(std::true_type{}, std::false_type{});
-    else if (e.residual)
-        with_outputs(std::false_type{}, std::true_type{});
-    else
-        with_outputs(std::false_type{}, std::false_type{});
+    const auto with_outputs = [&](auto residual) {
+        constexpr bool kResidual = decltype(residual)::value;
+        if (e.out_float && e.out_bits)
+            finish(KnownSteps<true, kResidual, true, true>{});
+        else if (e.out_float)
+            finish(KnownSteps<true, kResidual, true, false>{});
+        else
+            finish(KnownSteps<true, kResidual, false, true>{});
+    };
+    if constexpr (!Policy::kOneEpilogue) {  // the steps that most layers have
+        if (e.scale && e.residual) return with_outputs(std::true_type{});
+        if (e.scale) return with_outputs(std::false_type{});
+        if (!e.residual && !e.out_float) return finish(KnownSteps<false, false, false, true>{});
+    }
+    finish(
+        AnySteps{e.scale != nullptr, e.residual != nullptr, e.out_float != nullptr, e.out_bits != nullptr});
 }
 
 // counts[i] = popcount(activations & weights of channel first + i); `ones` = popcount(activations). As many
@@ -99,7 +117,7 @@ inline void finish_counts(const Epilogue& e, const uint16_t* counts, int32_t one
         alignas(64) float sums[32 * Policy::kBlocks];
         for (size_t c = 0; c < count; c += Policy::kLanes)
             Policy::store(sums + c, Policy::from_counts(counts + c, ones));
-        finish_floats<Policy>(e, sums, pixel, first, count);
+        finish_floats<Policy>(e, sums, 0, 1, pixel, first, count);
         return;
     }
     const size_t copy_bytes = (e.channels + 7) / 8;

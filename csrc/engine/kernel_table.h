@@ -36,7 +36,7 @@ const Kernels* make_kernels(const char* name) {
         ByteConv<Policy, Steps>::item,
         grouped_bits_row,
         grouped_floats_row<Policy>,
-        max_pool_row,
+        max_pool_row<Policy>,
         or_pool_row,
         average_pool_row,
         pointwise<Policy>};

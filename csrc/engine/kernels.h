@@ -49,6 +49,14 @@ struct PoolShape {
     size_t out_height, out_width;
 };
 
+// Before a loop over an array of vectors of sums: unrolled early, they stay in registers; else GCC 12 stores
+// them before and after the loop that adds to them.
+#if defined(__OPTIMIZE_SIZE__)
+#define BINARYDUO_UNROLL
+#else
+#define BINARYDUO_UNROLL _Pragma("GCC unroll 24")
+#endif
+
 // Bytes after a stream that must hold zeros: what lies there is read, as a table's number too.
 constexpr size_t kStreamGuard = 64;
 

@@ -11,8 +11,9 @@ namespace avx512 {
 #include "popcount_conv.h"
 // clang-format on
 
-void finish_sums(const Epilogue& e, const float* sums, size_t pixel, size_t first, size_t count) {
-    finish_floats<Lanes16>(e, sums, pixel, first, count);
+void finish_sums(const Epilogue& e, const float* sums, size_t apart, size_t pixels, size_t pixel,
+                 size_t first, size_t count) {
+    finish_floats<Lanes16>(e, sums, apart, pixels, pixel, first, count);
 }
 }  // namespace avx512
 

@@ -109,11 +109,6 @@ struct LookupConv {
     static size_t tile(const ConvShape& s) { return (tile_of(s.pixels(), kTile) + 3) / 4 * 4; }
     static size_t items(const ConvShape& s) { return sets(s) * tiles_of(s.pixels(), tile(s)); }
 
-    struct Window {
-        const uint8_t* start;
-        int32_t ones;
-    };
-
     static __m512i high_nibbles(__m512i v) {
         return _mm512_gf2p8affine_epi64_epi8(v, _mm512_set1_epi64(0x1020408000000000), 0);
     }
@@ -126,21 +121,32 @@ struct LookupConv {
         __m512i all[2], odd[2];  // of each pixel: A and O
     };
 
+    static __m512i add_bytes(__m512i sum, __m512i v) {  // see PopcountConv::add
+#if defined(BINARYDUO_SIMDE)
+        return _mm512_add_epi8(sum, v);
+#else
+        asm("vpaddb %1, %0, %0" : "+v"(sum) : "v"(v));
+        return sum;
+#endif
+    }
+
     // Adds up to kChunks chunks of kPairs pairs of pixels to their sums; with `fresh`, starts them.
     template <size_t kPairs, size_t kBlocksHere>
-    static void count(const Window* windows, const uint32_t* offsets, size_t chunks, const uint8_t* weights,
-                      bool fresh, Sums* sums) {
+    static void count(const uint8_t* const* windows, const uint32_t* offsets, size_t chunks,
+                      const uint8_t* weights, bool fresh, Sums* sums) {
         const uint8_t *one = &kSix.table[0][0][0], *other = &kSix.table[1][0][0];
         __m512i sum[kPairs][kBlocksHere], high[kPairs][kBlocksHere];
-        for (size_t p = 0; p < kPairs; ++p)
-            for (size_t b = 0; b < kBlocksHere; ++b) sum[p][b] = high[p][b] = _mm512_setzero_si512();
+        BINARYDUO_UNROLL
+        for (size_t i = 0; i < kPairs * kBlocksHere; ++i)
+            sum[i / kBlocksHere][i % kBlocksHere] = high[i / kBlocksHere][i % kBlocksHere] =
+                _mm512_setzero_si512();
         for (size_t k = 0; k < chunks; ++k, weights += 128 * kBlocksHere) {
             __m512i table[kPairs][2];
             for (size_t p = 0; p < kPairs; ++p)
                 for (size_t g = 0; g < 2; ++g) {
                     uint16_t a, b;
-                    std::memcpy(&a, windows[2 * p].start + offsets[k] + 2 * g, 2);
-                    std::memcpy(&b, windows[2 * p + 1].start + offsets[k] + 2 * g, 2);
+                    std::memcpy(&a, windows[2 * p] + offsets[k] + 2 * g, 2);
+                    std::memcpy(&b, windows[2 * p + 1] + offsets[k] + 2 * g, 2);
                     table[p][g] = _mm512_or_si512(_mm512_load_si512(one + a), _mm512_load_si512(other + b));
                 }
             for (size_t b = 0; b < kBlocksHere; ++b) {
@@ -149,41 +155,40 @@ struct LookupConv {
                 for (size_t p = 0; p < kPairs; ++p) {
                     const __m512i v = _mm512_add_epi8(_mm512_permutexvar_epi8(w0, table[p][0]),
                                                       _mm512_permutexvar_epi8(w1, table[p][1]));
-                    sum[p][b] = _mm512_add_epi8(sum[p][b], v);
-                    high[p][b] = _mm512_add_epi8(high[p][b], high_nibbles(v));
+                    sum[p][b] = add_bytes(sum[p][b], v);
+                    high[p][b] = add_bytes(high[p][b], high_nibbles(v));
                 }
             }
         }
-        for (size_t p = 0; p < kPairs; ++p)
-            for (size_t b = 0; b < kBlocksHere; ++b, ++sums) {
-                const __m512i parts[2] = {_mm512_sub_epi8(sum[p][b], low_to_high(high[p][b])), high[p][b]};
-                for (size_t i = 0; i < 2; ++i) {
-                    const __m512i odd = _mm512_srli_epi16(parts[i], 8);
-                    sums->all[i] = fresh ? parts[i] : _mm512_add_epi16(sums->all[i], parts[i]);
-                    sums->odd[i] = fresh ? odd : _mm512_add_epi16(sums->odd[i], odd);
-                }
+        BINARYDUO_UNROLL
+        for (size_t j = 0; j < kPairs * kBlocksHere; ++j, ++sums) {
+            const size_t p = j / kBlocksHere, b = j % kBlocksHere;
+            const __m512i parts[2] = {_mm512_sub_epi8(sum[p][b], low_to_high(high[p][b])), high[p][b]};
+            for (size_t i = 0; i < 2; ++i) {
+                const __m512i odd = _mm512_srli_epi16(parts[i], 8);
+                sums->all[i] = fresh ? parts[i] : _mm512_add_epi16(sums->all[i], parts[i]);
+                sums->odd[i] = fresh ? odd : _mm512_add_epi16(sums->odd[i], odd);
             }
+        }
     }
 
-    // The last steps for pixel `i` of a pair and one block.
-    static void finish(const Epilogue& e, const Sums& sums, size_t i, int32_t ones, size_t pixel,
-                       size_t first, size_t channels) {
+    // The counts of pixel `i` of a pair and one block, less half of the window's ones.
+    static void to_halves(const Sums& sums, size_t i, int32_t ones, int32_t* halves) {
         const __m512i odd = sums.odd[i], even = _mm512_sub_epi16(sums.all[i], _mm512_slli_epi16(odd, 8));
         alignas(64) uint16_t counts[64];
         _mm512_store_si512(counts, even);
         _mm512_store_si512(counts + 32, odd);
-        __m512i halves[4];
-        for (size_t b = 0; b < 4; ++b) {
-            const Shorts16 n = *reinterpret_cast<const Shorts16*>(counts + 16 * b);
+        for (size_t b = 0; b < 64; b += 16) {
+            const Shorts16 n = *reinterpret_cast<const Shorts16*>(counts + b);
             const Ints16 half = __builtin_convertvector(n, Ints16) - (ones >> 1);
-            std::memcpy(&halves[b], &half, sizeof half);
+            std::memcpy(halves + b, &half, sizeof half);
         }
-        finish_halves<4>(e, halves, ones & 1, pixel, first, channels);
     }
 
     template <size_t kBlocksHere>
-    static void count_all(const ConvShape& s, const Window* windows, size_t pixels, const uint32_t* offsets,
-                          const uint8_t* weights, const Epilogue& e, size_t pixel, size_t first) {
+    static void count_all(const ConvShape& s, const uint8_t* const* windows, const int32_t* ones,
+                          size_t pixels, const uint32_t* offsets, const uint8_t* weights, const Epilogue& e,
+                          size_t pixel, size_t first) {
         Sums sums[kTile / 2][kBlocksHere];
         const size_t all = chunks(s), parts = tiles_of(all, kChunks), part = tile_of(all, kChunks);
         for (size_t i = 0, k = 0; i < parts; ++i, k += part) {
@@ -195,10 +200,12 @@ struct LookupConv {
             for (; p < pixels; p += 2)
                 count<1, kBlocksHere>(windows + p, offsets + k, here, w, i == 0, sums[p / 2]);
         }
-        for (size_t p = 0; p < pixels; ++p)
-            for (size_t b = 0; b < kBlocksHere; ++b)
-                finish(e, sums[p / 2][b], p % 2, windows[p].ones, pixel + p, first + 64 * b,
-                       std::min<size_t>(s.channels - first - 64 * b, 64));
+        alignas(64) int32_t halves[kTile * 64];
+        for (size_t b = 0; b < kBlocksHere; ++b) {
+            for (size_t p = 0; p < pixels; ++p) to_halves(sums[p / 2][b], p % 2, ones[p], halves + 64 * p);
+            finish_halves<4>(e, halves, ones, pixels, pixel, first + 64 * b,
+                             std::min<size_t>(s.channels - first - 64 * b, 64));
+        }
     }
 
     static void item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts,
@@ -208,12 +215,9 @@ struct LookupConv {
         const size_t pixels = std::min(tile(s), s.pixels() - pixel);
         const size_t block = number / tiles * set_blocks(s),
                      here = std::min(set_blocks(s), blocks(s) - block);
-        Window windows[kTile + 4];  // and those that fill a last pair up
-        Place place(s, pixel);
-        for (size_t p = 0; p < pixels; ++p, place.next())
-            windows[p] = {
-                stream + (place.row() * s.padded_width() + place.column()) * groups * sizeof(uint16_t),
-                ones_under(s, counts, place.row(), place.column())};
+        const uint8_t* windows[kTile + 4];  // and those that fill a last pair up
+        int32_t ones[kTile];
+        find_windows(s, stream, groups * sizeof(uint16_t), counts, pixel, pixels, windows, ones);
         for (size_t p = pixels; p < pixels + 3; ++p) windows[p] = windows[pixels - 1];
         uint32_t* offsets = reinterpret_cast<uint32_t*>(scratch);
         for (size_t ky = 0, i = 0; ky < s.kh; ++ky)
@@ -223,16 +227,16 @@ struct LookupConv {
         const uint8_t* w = weights + block * chunks(s) * 128;
         switch (here) {
             case 4:
-                count_all<4>(s, windows, pixels, offsets, w, e, pixel, first);
+                count_all<4>(s, windows, ones, pixels, offsets, w, e, pixel, first);
                 break;
             case 3:
-                count_all<3>(s, windows, pixels, offsets, w, e, pixel, first);
+                count_all<3>(s, windows, ones, pixels, offsets, w, e, pixel, first);
                 break;
             case 2:
-                count_all<2>(s, windows, pixels, offsets, w, e, pixel, first);
+                count_all<2>(s, windows, ones, pixels, offsets, w, e, pixel, first);
                 break;
             default:
-                count_all<1>(s, windows, pixels, offsets, w, e, pixel, first);
+                count_all<1>(s, windows, ones, pixels, offsets, w, e, pixel, first);
         }
     }
 };

@@ -17,7 +17,9 @@ class Place {
     size_t row() const { return row_; }
     size_t column() const { return x_ * s_.sw; }
     void next() {
-        if (++x_ < s_.out_width) return;
+        if (++x_ == s_.out_width) next_row();
+    }
+    void next_row() {
         x_ = 0;
         row_ += s_.sh;
         if (++y_ < s_.out_height) return;

@@ -12,32 +12,54 @@ inline Window window_of(const PoolShape& s, size_t row, size_t column) {
             std::min(s.width, x + s.kw - s.pw)};
 }
 
-inline void max_pool_row(const PoolShape& s, const float* image, size_t row, float* out) {
+template <typename Policy>
+void max_pool_row(const PoolShape& s, const float* image, size_t row, float* out) {
     for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
         const Window w = window_of(s, row, column);
-        std::memcpy(out, image + (w.y0 * s.width + w.x0) * s.unit, s.unit * sizeof(float));
-        for (size_t y = w.y0; y < w.y1; ++y)
-            for (size_t x = w.x0; x < w.x1; ++x) {
-                const float* __restrict in = image + (y * s.width + x) * s.unit;
-                float* __restrict o = out;
-                for (size_t c = 0; c < s.unit; ++c) o[c] = in[c] > o[c] ? in[c] : o[c];
-            }
+        const auto largest = [&](size_t c, auto load) {
+            typename Policy::Floats most = load(image + (w.y0 * s.width + w.x0) * s.unit + c);
+            for (size_t y = w.y0; y < w.y1; ++y)
+                for (size_t x = w.x0; x < w.x1; ++x) {
+                    const typename Policy::Floats in = load(image + (y * s.width + x) * s.unit + c);
+                    most = in > most ? in : most;
+                }
+            return most;
+        };
+        size_t c = 0;
+        for (; c + Policy::kLanes <= s.unit; c += Policy::kLanes)
+            Policy::store(out + c, largest(c, Policy::load));
+        if (const size_t n = s.unit - c)
+            Policy::store_some(out + c, largest(c, [n](const float* p) { return Policy::load_some(p, n); }),
+                               n);
     }
 }
+
+typedef uint64_t Bits32 __attribute__((vector_size(32)));
 
 inline void or_pool_row(const PoolShape& s, const uint8_t* image, const uint8_t* flip, size_t row,
                         uint8_t* out) {
     for (size_t column = 0; column < s.out_width; ++column, out += s.unit) {
         const Window w = window_of(s, row, column);
-        std::memset(out, 0, s.unit);
-        for (size_t y = w.y0; y < w.y1; ++y)
-            for (size_t x = w.x0; x < w.x1; ++x) {
-                const uint8_t* __restrict in = image + (y * s.width + x) * s.unit;
-                uint8_t* __restrict o = out;
-                for (size_t c = 0; c < s.unit; ++c) o[c] |= in[c];
+        const auto any = [&](auto bits, size_t k) {  // of as many bytes as `bits` has, from k on
+            std::memset(&bits, 0, sizeof bits);
+            for (size_t y = w.y0; y < w.y1; ++y)
+                for (size_t x = w.x0; x < w.x1; ++x) {
+                    decltype(bits) in;
+                    std::memcpy(&in, image + (y * s.width + x) * s.unit + k, sizeof in);
+                    bits |= in;
+                }
+            if (flip) {
+                decltype(bits) turned;
+                std::memcpy(&turned, flip + k, sizeof turned);
+                bits ^= turned;
             }
-        if (flip)
-            for (size_t c = 0; c < s.unit; ++c) out[c] ^= flip[c];
+            std::memcpy(out + k, &bits, sizeof bits);
+        };
+        size_t k = 0;
+        for (; k + 32 <= s.unit; k += 32) any(Bits32{}, k);
+        for (; k + 8 <= s.unit; k += 8) any(uint64_t{}, k);
+        if (k < s.unit && s.unit >= 8) any(uint64_t{}, s.unit - 8);
+        for (; k < s.unit && s.unit < 8; ++k) any(uint8_t{}, k);
     }
 }
 
@@ -60,6 +82,5 @@ inline void average_pool_row(const PoolShape& s, const float* image, size_t row,
 // Reads up to 15 floats after the input's last pixel: tensors have room for that.
 template <typename Policy>
 void pointwise(const float* input, const Epilogue& e, size_t first, size_t count) {
-    for (size_t p = first; p < first + count; ++p)
-        finish_floats<Policy>(e, input + p * e.channels, p, 0, e.channels);
+    finish_floats<Policy>(e, input + first * e.channels, e.channels, count, first, 0, e.channels);
 }

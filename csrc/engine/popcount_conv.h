@@ -43,81 +43,84 @@ struct PopcountConv {
         count_ones(s, input, row, counts + row * s.padded_width());
     }
 
-    static size_t items(const ConvShape& s) { return groups(s) * tiles_of(s.pixels(), kTile); }
-
-    // A pixel's window: where it starts in the stream, and how many ones are in it.
-    struct Window {
-        const uint8_t* start;
-        int32_t ones;
-    };
+    // GCC 12 copies every sum after it added to it through the intrinsic.
+    static __m512i add(__m512i sum, __m512i n) {
+#if defined(BINARYDUO_SIMDE)
+        return _mm512_add_epi32(sum, n);
+#else
+        asm("vpaddd %1, %0, %0" : "+v"(sum) : "v"(n));
+        return sum;
+#endif
+    }
 
     template <size_t kPixels, size_t kBlocksHere>
-    static inline void count(const uint32_t* offsets, size_t words, const Window* windows,
-                             const uint8_t* weights, const Epilogue& e, size_t pixel, size_t first,
-                             size_t channels) {
+    static inline void count(const uint32_t* offsets, size_t words, const uint8_t* const* windows,
+                             const int32_t* ones, const uint8_t* weights, int32_t* halves) {
         __m512i sum[kPixels][kBlocksHere];
-        for (size_t p = 0; p < kPixels; ++p)
-            for (size_t b = 0; b < kBlocksHere; ++b) sum[p][b] = _mm512_set1_epi32(-(windows[p].ones >> 1));
+        BINARYDUO_UNROLL
+        for (size_t i = 0; i < kPixels * kBlocksHere; ++i)
+            sum[i / kBlocksHere][i % kBlocksHere] = _mm512_set1_epi32(-(ones[i / kBlocksHere] >> 1));
         for (size_t k = 0; k < words; ++k, weights += 64 * kBlocksHere) {
             __m512i a[kPixels];
             for (size_t p = 0; p < kPixels; ++p) {
                 int32_t word;
-                std::memcpy(&word, windows[p].start + offsets[k], 4);
+                std::memcpy(&word, windows[p] + offsets[k], 4);
                 a[p] = _mm512_set1_epi32(word);
             }
             for (size_t b = 0; b < kBlocksHere; ++b) {
                 const __m512i w = _mm512_load_si512(weights + 64 * b);
                 for (size_t p = 0; p < kPixels; ++p)
-                    sum[p][b] = _mm512_add_epi32(sum[p][b], _mm512_popcnt_epi32(_mm512_and_si512(a[p], w)));
+                    sum[p][b] = add(sum[p][b], _mm512_popcnt_epi32(_mm512_and_si512(a[p], w)));
             }
         }
-        for (size_t p = 0; p < kPixels; ++p)
-            finish_halves<kBlocksHere>(e, sum[p], windows[p].ones & 1, pixel + p, first, channels);
+        BINARYDUO_UNROLL
+        for (size_t i = 0; i < kPixels * kBlocksHere; ++i)
+            _mm512_store_si512(halves + 16 * i, sum[i / kBlocksHere][i % kBlocksHere]);
     }
 
     template <size_t kPixels, size_t kBlocksHere>
-    static void count_all(const uint32_t* offsets, size_t words, const Window* windows, size_t pixels,
-                          const uint8_t* weights, const Epilogue& e, size_t pixel, size_t first,
-                          size_t channels) {
-        size_t p = 0;
-        for (; p + kPixels <= pixels; p += kPixels)
-            count<kPixels, kBlocksHere>(offsets, words, windows + p, weights, e, pixel + p, first, channels);
-        for (; p < pixels; ++p)
-            count<1, kBlocksHere>(offsets, words, windows + p, weights, e, pixel + p, first, channels);
+    static void count_all(const uint32_t* offsets, size_t words, const uint8_t* const* windows,
+                          const int32_t* ones, size_t pixels, const uint8_t* weights, const Epilogue& e,
+                          size_t pixel, size_t first, size_t channels) {
+        alignas(64) int32_t halves[kPixels * kBlocksHere * 16];
+        for (size_t p = 0, here; p < pixels; p += here) {
+            here = p + kPixels <= pixels ? kPixels : 1;
+            (here > 1 ? count<kPixels, kBlocksHere> : count<1, kBlocksHere>)(offsets, words, windows + p,
+                                                                             ones + p, weights, halves);
+            finish_halves<kBlocksHere>(e, halves, ones + p, here, pixel + p, first, channels);
+        }
     }
+
+    // Equal tiles, of whole groups of pixels that share the weights.
+    static size_t tile(const ConvShape& s) { return (tile_of(s.pixels(), kTile) + 3) / 4 * 4; }
+    static size_t tiles(const ConvShape& s) { return tiles_of(s.pixels(), tile(s)); }
+    static size_t items(const ConvShape& s) { return groups(s) * tiles(s); }
 
     static void item(const ConvShape& s, const uint8_t* stream, const uint16_t* counts,
                      const uint8_t* weights, const Epilogue& e, size_t number, uint8_t* scratch) {
-        const size_t tiles = tiles_of(s.pixels(), kTile), tile = tile_of(s.pixels(), kTile);
-        const size_t pixel = std::min(number % tiles * tile, s.pixels());
-        const size_t pixels = std::min(tile, s.pixels() - pixel);
-        const size_t first = number / tiles * kGroup, channels = std::min(s.channels - first, kGroup);
-        Window windows[kTile];
-        Place place(s, pixel);
-        for (size_t p = 0; p < pixels; ++p, place.next())
-            windows[p] = {stream + (place.row() * s.padded_width() + place.column()) * s.unit,
-                          ones_under(s, counts, place.row(), place.column())};
+        const size_t pixel = number % tiles(s) * tile(s), pixels = std::min(tile(s), s.pixels() - pixel);
+        const size_t first = number / tiles(s) * kGroup, channels = std::min(s.channels - first, kGroup);
+        const uint8_t* windows[kTile];  // where each pixel's starts in the stream
+        int32_t ones[kTile];            // in each window
+        find_windows(s, stream, s.unit, counts, pixel, pixels, windows, ones);
         uint32_t* offsets = reinterpret_cast<uint32_t*>(scratch);  // of each word of a window from its start
         for (size_t ky = 0, i = 0; ky < s.kh; ++ky)
             for (size_t k = 0; k < s.segment(); k += 4)
                 offsets[i++] = uint32_t(ky * s.padded_width() * s.unit + k);
         const uint8_t* here = weights + first * words(s) * 4;
         static const bool four = has_wide_vectors();
+        const auto run = [&](auto count) {
+            count(offsets, words(s), windows, ones, pixels, here, e, pixel, first, channels);
+        };
         switch ((channels + 15) / 16) {
             case 4:
-                if (four)
-                    count_all<4, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
-                else
-                    count_all<2, 4>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
-                break;
+                return four ? run(count_all<4, 4>) : run(count_all<2, 4>);
             case 3:
-                count_all<2, 3>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
-                break;
+                return four ? run(count_all<4, 3>) : run(count_all<2, 3>);
             case 2:
-                count_all<4, 2>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
-                break;
+                return run(count_all<4, 2>);
             default:
-                count_all<8, 1>(offsets, words(s), windows, pixels, here, e, pixel, first, channels);
+                return run(count_all<8, 1>);
         }
     }
 };

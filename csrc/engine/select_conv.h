@@ -102,6 +102,5 @@ void select_item(const ConvShape& s, size_t copy, const uint8_t* padded, const f
                                          ky == 0 && k == 0);
             }
     }
-    for (size_t p = 0; p < pixels; ++p)
-        finish_floats<Policy>(e, sums + p * stride, first_pixel + p, first, channels);
+    finish_floats<Policy>(e, sums, stride, pixels, first_pixel, first, channels);
 }

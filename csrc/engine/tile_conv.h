@@ -128,11 +128,11 @@ struct TileConv {
                        size_t first, size_t channels) {
         for (size_t p = 0; p < count; ++p, sums += 16 * kBlocks) {
             if (places[p].ones < 0) continue;
-            __m512i halves[kBlocks];
+            alignas(64) int32_t halves[16 * kBlocks];
             for (size_t b = 0; b < kBlocks; ++b)
-                halves[b] = _mm512_sub_epi32(_mm512_load_si512(sums + 16 * b),
-                                             _mm512_set1_epi32(places[p].ones >> 1));
-            finish_halves<kBlocks>(e, halves, places[p].ones & 1, places[p].pixel, first, channels);
+                _mm512_store_si512(halves + 16 * b, _mm512_sub_epi32(_mm512_load_si512(sums + 16 * b),
+                                                                     _mm512_set1_epi32(places[p].ones >> 1)));
+            finish_halves<kBlocks>(e, halves, &places[p].ones, 1, places[p].pixel, first, channels);
         }
     }
 

@@ -32,6 +32,7 @@ namespace {
 
 constexpr long TILES = 48;  // tiles that go through all steps together, so that they stay in the cache
 constexpr long MOST_ROWS = 12;
+constexpr long AHEAD = 2;  // tiles between the one that is worked on and the one that is asked for
 // Between the 36 planes of numbers, so that a tile's 36 numbers are not all in one set of the cache.
 constexpr long GAP = 16;
 
@@ -66,6 +67,28 @@ inline void gradient_1d(const Floats* y, long s, Floats* m, long t) {
     m[3 * t] = c + d;
     m[4 * t] = c - d;
     m[5 * t] = y3;
+}
+
+// A transform in two dimensions: of each column of from × wide numbers that are loaded, then of each row.
+template <long wide, long from, long to, typename Load, typename Transform>
+inline void columns(Load number, Floats* half, Transform transform) {
+#pragma GCC unroll 6
+    for (long j = 0; j < wide; ++j) {
+        Floats d[from];
+#pragma GCC unroll 6
+        for (long i = 0; i < from; ++i) d[i] = number(wide * i + j);
+        transform(d, 1, half + j, wide);
+    }
+}
+template <long high, long from, long to, typename Transform, typename Store>
+inline void rows(const Floats* half, Transform transform, Store keep) {
+#pragma GCC unroll 6
+    for (long i = 0; i < high; ++i) {
+        Floats d[to];
+        transform(half + from * i, 1, d, 1);
+#pragma GCC unroll 6
+        for (long j = 0; j < to; ++j) keep(to * i + j, d[j]);
+    }
 }
 
 const float G[6][3] = {{1.f / 4, 0, 0},
@@ -111,8 +134,30 @@ struct Patch {
     }
 };
 
-// Calls step(t, c, d) with the pixels d of each tile, LANES channels at a time. What a vector has beyond the
-// last channel is of the next pixel and of no use; only after the last image there may be nothing to read.
+// Asks for the pixels, to read or to write, of the tile that is AHEAD of the present one: in each of its rows
+// the 4 that no tile before it has. Images are larger than the caches, and the hardware does not foresee such
+// short rows.
+template <long size, typename T>
+struct Ahead {
+    const T* row[size];
+    long channels;
+    Ahead(const T* x, const Grid& g, long channels, long tile, long border) : channels(channels) {
+        const Place at(g, std::min(tile + AHEAD, g.tiles() - 1));
+        for (long i = 0; i < size; ++i) {
+            const long y = std::min(std::max<long>(at.top + i - border, 0), g.height - 1);
+            row[i] = x + ((at.image * g.height + y) * g.width + at.left) * channels;
+        }
+    }
+    void ask(long c) const {  // for LANES channels; a cache line at a time
+        if (c * sizeof(T) % 64) return;
+        for (long i = 0; i < size; ++i)
+            for (long j = 0; j < 4; ++j) __builtin_prefetch(row[i] + j * channels + c);
+    }
+};
+
+// Calls step(t, c, pixel) for each tile, LANES channels at a time; pixel(k) loads pixel k of it. What a
+// vector has beyond the last channel is of the next pixel and of no use; only after the last image there may
+// be nothing to read.
 template <long size, typename T, typename Step>
 inline void patches(const T* x, const Grid& g, long channels, long first, long count, long border,
                     Step step) {
@@ -121,14 +166,14 @@ inline void patches(const T* x, const Grid& g, long channels, long first, long c
         const Place at(g, first + t);
         const T* image = x + at.image * g.height * g.width * channels;
         const Patch<size, T> patch(image, g, channels, at.top - border, at.left - border, nothing.get());
+        const Ahead<size, T> ahead(x, g, channels, first + t, border);
         const long careful = at.image + 1 == g.images ? channels % LANES : 0;
         for (long c = 0; c < channels; c += LANES) {
-            Floats d[size * size];
+            ahead.ask(c);
             if (careful && c + LANES > channels)
-                for (long k = 0; k < size * size; ++k) d[k] = load_some(patch.pixel[k] + c, careful);
+                step(t, c, [&](long k) { return load_some(patch.pixel[k] + c, careful); });
             else
-                for (long k = 0; k < size * size; ++k) d[k] = load(patch.pixel[k] + c);
-            step(t, c, d);
+                step(t, c, [&](long k) { return load(patch.pixel[k] + c); });
         }
     }
 }
@@ -138,11 +183,11 @@ template <typename T>
 void transform_input(const T* x, const Grid& g, long channels, long first, long count, float* u,
                      long stride) {
     const long plane = plane_of(stride);
-    patches<6>(x, g, channels, first, count, 1, [&](long t, long c, Floats* d) {
+    patches<6>(x, g, channels, first, count, 1, [&](long t, long c, auto pixel) {
         Floats half[36];
-        for (long j = 0; j < 6; ++j) input_1d(d + j, 6, half + j, 6);
-        for (long i = 0; i < 6; ++i) input_1d(half + 6 * i, 1, d + 6 * i, 1);
-        for (long p = 0; p < 36; ++p) store(u + p * plane + t * stride + c, d[p]);
+        columns<6, 6, 6>(pixel, half, input_1d);
+        rows<6, 6, 6>(half, input_1d,
+                      [&](long p, const Floats& v) { store(u + p * plane + t * stride + c, v); });
     });
 }
 
@@ -153,11 +198,12 @@ void transform_output(const float* m, const Grid& g, long channels, long first, 
     for (long t = 0; t < count; ++t) {
         const Place at(g, first + t);
         T* image = y + at.image * g.height * g.width * channels;
+        const Ahead<4, T> ahead(y, g, channels, first + t, 0);
         for (long c = 0; c < channels; c += LANES) {
-            Floats d[36], half[24], out[16];
-            for (long p = 0; p < 36; ++p) d[p] = load(m + p * plane + t * stride + c);
-            for (long j = 0; j < 6; ++j) output_1d(d + j, 6, half + j, 6);
-            for (long i = 0; i < 4; ++i) output_1d(half + 6 * i, 1, out + 4 * i, 1);
+            Floats half[24], out[16];
+            ahead.ask(c);
+            columns<6, 6, 4>([&](long p) { return load(m + p * plane + t * stride + c); }, half, output_1d);
+            rows<4, 6, 4>(half, output_1d, [&](long k, const Floats& v) { out[k] = v; });
             for (long i = 0; i < 4 && at.top + i < g.height; ++i)
                 for (long j = 0; j < 4 && at.left + j < g.width; ++j)
                     store_some(image + ((at.top + i) * g.width + at.left + j) * channels + c, out[4 * i + j],
@@ -170,11 +216,11 @@ template <typename T>
 void transform_gradient(const T* dy, const Grid& g, long channels, long first, long count, float* m,
                         long stride) {
     const long plane = plane_of(stride);
-    patches<4>(dy, g, channels, first, count, 0, [&](long t, long c, const Floats* d) {
-        Floats half[24], out[36];
-        for (long j = 0; j < 4; ++j) gradient_1d(d + j, 4, half + j, 4);
-        for (long i = 0; i < 6; ++i) gradient_1d(half + 4 * i, 1, out + 6 * i, 1);
-        for (long p = 0; p < 36; ++p) store(m + p * plane + t * stride + c, out[p]);
+    patches<4>(dy, g, channels, first, count, 0, [&](long t, long c, auto pixel) {
+        Floats half[24];
+        columns<4, 4, 6>(pixel, half, gradient_1d);
+        rows<6, 4, 6>(half, gradient_1d,
+                      [&](long p, const Floats& v) { store(m + p * plane + t * stride + c, v); });
     });
 }
 

@@ -191,6 +191,9 @@ void backward(const T* x, const T* grad, const float* weight, const float* bias,
     // The gradient of y for LANES channels of a copy.
     const auto passed = [&](Floats value, long copy, long c, Floats incoming) {
         const Floats y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
+#if defined(__AVX512F__)
+        asm("" : "+v"(incoming));  // or GCC loads under the mask, which waits for y: a third of the speed
+#endif
         return where((y >= Floats{}) & (y <= all(1.0f)), incoming);
     };
     std::vector<std::vector<double>> parts(pieces(s));
