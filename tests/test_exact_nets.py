@@ -24,7 +24,9 @@ def outputs(model, x):
     wide = [t.numpy() for t in tensors_in(copy.deepcopy(model).double().eval()(x.double()))]
     found = [t.numpy() for t in tensors_in(model.eval()(x))]
     for one, other in zip(wide, found, strict=True):
-        assume(np.array_equal(1024 * one, np.rint(1024 * one)))  # after many products even such sums need rounding
+        assume(
+            np.array_equal(1024 * one, np.rint(1024 * one))
+        )  # after many products even such sums need rounding
         np.testing.assert_array_equal(one, other)
     return found
 
