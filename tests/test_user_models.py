@@ -145,12 +145,22 @@ class InTraining(nn.Module):
         y = self.a(x).mean((2, 3))
         if not self.training:
             return self.fc(y)
-        return self.fc(y) + self.aux(y) if self.what == "layer" else self.fc(y.sin())
+        if self.what == "operation":
+            return self.fc(y.sin())
+        return self.fc(y) + self.aux(y if self.what == "layer" else y.sin())
+
+
+def test_an_empty_example_is_refused() -> None:
+    for verb in (bd.couple, bd.decouple, bd.cost):
+        with pytest.raises(bd.errors.GraphError, match="example_input is empty"):
+            verb(InTraining("layer"), torch.randn(0, 3, 8, 8))
 
 
 def test_what_forward_does_in_training_only() -> None:
     x = torch.randn(2, 3, 8, 8)
     with pytest.raises(bd.errors.GraphError, match="'aux' runs in training only"):
         bd.couple(InTraining("layer"), x)
+    with pytest.raises(bd.errors.GraphError, match="'aux' runs in training only"):
+        bd.couple(InTraining("layer behind an operation"), x)
     with pytest.warns(UserWarning, match="does more in training"):
         bd.couple(InTraining("operation"), x)

@@ -73,3 +73,22 @@ def test_an_activation_with_a_forward_of_its_own_is_refused(tmp_path):
     with pytest.raises(GraphError, match="cannot be exported"):
         bd.export_onnx(model, torch.randn(2, 3, 8, 8), tmp_path / "net.onnx")
     assert not (tmp_path / "net.onnx").exists()
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.norm, self.act = nn.Embedding(10, 8), nn.BatchNorm1d(8), QuantAct()
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, numbers):
+        return self.head(self.act(self.norm(self.words(numbers).mean(1))))
+
+
+def test_whole_numbers_as_inputs(tmp_path):
+    model, numbers = trained_like(Words()), torch.randint(0, 10, (5, 6))
+    bd.export_onnx(model, numbers[:1], tmp_path / "net.onnx")
+    with torch.no_grad():
+        np.testing.assert_allclose(
+            run_onnx(tmp_path / "net.onnx", numbers.numpy()), model(numbers), atol=1e-5
+        )

@@ -99,11 +99,13 @@ def check_training_path(model: nn.Module, inputs: "int | tuple[Tensor, ...]") ->
         graph = trace(work.train(), inputs)
     except GraphError:
         return  # data-dependent in training only: nothing can be said
+    more: list[fx.Node] = []
     for node in graph.nodes:
         key = (node.op, str(node.target))
         seen[key] -= 1
-        if seen[key] >= 0 or node.op not in ("call_module", "call_function", "call_method"):
-            continue
+        if seen[key] < 0 and node.op in ("call_module", "call_function", "call_method"):
+            more.append(node)
+    for node in more:
         weighted = node.op == "call_module" and any(
             True for _ in work.get_submodule(str(node.target)).parameters()
         )
@@ -112,12 +114,12 @@ def check_training_path(model: nn.Module, inputs: "int | tuple[Tensor, ...]") ->
                 f"module {node.target!r} runs in training only, so its channels cannot be followed: call it outside of "
                 f"forward(), or in evaluation too"
             )
+    if more:
         warnings.warn(
-            f"forward() of {type(model).__name__} does more in training ({node.name!r}) than in evaluation; where "
+            f"forward() of {type(model).__name__} does more in training ({more[0].name!r}) than in evaluation; where "
             "it has to be rewritten, only what it does in evaluation is kept",
             stacklevel=3,
         )
-        return
 
 
 def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
@@ -129,6 +131,10 @@ def as_inputs(example_input: Any) -> tuple[Tensor, ...]:
     inputs = tuple(example_input) if isinstance(example_input, tuple | list) else (example_input,)
     if not inputs or not all(isinstance(t, Tensor) for t in inputs):
         raise GraphError("example_input must be a tensor (or a tuple of tensors) as the model takes it")
+    if any(0 in t.shape for t in inputs):
+        raise GraphError(
+            f"example_input is empty, of the shape {tuple(inputs[0].shape)}: give one example or more"
+        )
     return inputs
 
 

@@ -78,7 +78,7 @@ def checked_example(model: nn.Module, example_input: Any, path: str | Path) -> T
     inputs = as_inputs(example_input)
     if len(inputs) != 1:
         raise ArgumentError(f"export_onnx takes a model with one input, not {len(inputs)}")
-    example = inputs[0].detach().cpu().float()
+    example = _as_taken(copied(model).cpu().float().eval(), inputs[0].detach().cpu())
     with torch.no_grad():
         own = copied(model).cpu().float().eval()(example)
         pairs = zip(tensors_in(own), tensors_in(standard_modules(model)(example)), strict=True)
@@ -89,6 +89,24 @@ def checked_example(model: nn.Module, example_input: Any, path: str | Path) -> T
                 "one, is the usual reason"
             )
     return example
+
+
+def _as_taken(model: nn.Module, example: Tensor) -> Tensor:
+    """An example as the exported model takes it: float32, or whole numbers where the model works on them, as an
+    embedding does.
+
+    >>> whole = torch.tensor([[1, 2]])
+    >>> _as_taken(nn.Embedding(5, 2), whole).dtype, _as_taken(nn.Linear(2, 1), whole).dtype
+    (torch.int64, torch.float32)
+    """
+    if not example.is_floating_point():
+        try:
+            with torch.no_grad():
+                model(example)
+            return example
+        except RuntimeError:  # a layer that multiplies takes no whole numbers
+            pass
+    return example.float()
 
 
 def write(plain: nn.Module, example: Tensor, path: str | Path, dynamic_shapes: Any = None) -> None:
