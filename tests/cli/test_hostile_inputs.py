@@ -192,7 +192,7 @@ def test_pipes_and_giants_are_not_read(tmp_path: Path) -> None:
             read_bytes(tmp_path / name, "the file", DataError, limit=99)
     with pytest.raises(DataError, match="JSON"):
         read_json(tmp_path / "giant", "the file", DataError)
-    with pytest.raises(DataError, match="NaN is no number"):
+    with pytest.raises(DataError, match="NaN is not a number in JSON"):
         parse_json("[NaN]", "it", DataError)
     assert np.isnan(parse_json("[NaN]", "it", DataError, finite=False)[0])
 

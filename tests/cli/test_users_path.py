@@ -175,16 +175,28 @@ VERBS = ["cost vgg7", "data list", "train", "duo", "report x", "mismatch toy", "
 VERBS += ["evaluate x", "decouple x y", "export x y", "search", "demo", "reproduce list", "bench infer"]
 
 
-@pytest.mark.parametrize("words", VERBS)
-def test_without_pytorch_the_extra_is_named(words: str, tmp_path: Path) -> None:
+def run_without(extras: tuple[str, ...], words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A command where the packages of these extras are not installed."""
     code = "import sys\n"
-    for packages in (EXTRAS[extra] for extra in ("train", "search", "onnx", "peers")):
+    for packages in (EXTRAS[extra] for extra in extras):
         code += "".join(f"sys.modules[{name!r}] = None\n" for name in packages)
     code += f"from binaryduo.cli.app import run\nrun({words.split()!r})\n"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("words", VERBS)
+def test_without_pytorch_the_extra_is_named(words: str, tmp_path: Path) -> None:
+    ended = run_without(("train", "search", "onnx", "peers"), words, tmp_path)
     assert ended.returncode == 2, ended.stderr
     assert re.search(r"pip install 'binaryduo\[(train|search|onnx|peers)\]'", ended.stderr), ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["cost mlp", "data list", "reproduce list"])
+def test_the_extra_train_alone_is_enough(words: str, tmp_path: Path) -> None:
+    ended = run_without(("search",), words, tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
 
 
 def test_a_package_of_nobodys_is_not_explained_away() -> None:

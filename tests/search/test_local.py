@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from binaryduo.search.collecting import collect
 from binaryduo.search.dashboard import start_dashboard
 from binaryduo.search.local import Team, run_search, shares
-from binaryduo.search.results import collect, overhead, read_results
+from binaryduo.search.results import overhead, read_results
 from binaryduo.search.spec import search_to_yaml
 from binaryduo.search.storage import database_url
 from binaryduo.training import named

@@ -7,7 +7,7 @@ import pytest
 from optuna.trial import TrialState
 
 from binaryduo.search.cases import parse_case, trial_recipe
-from binaryduo.search.results import collect
+from binaryduo.search.collecting import collect
 from binaryduo.search.worker import Worker
 from binaryduo.search.worker_cache import WorkerCache
 from binaryduo.training import evaluate, from_yaml, train

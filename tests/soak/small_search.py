@@ -6,9 +6,9 @@ from typing import Any
 from unittest import mock
 
 from binaryduo.search import coupled_start, outcome, worker, worker_cache
+from binaryduo.search.collecting import collect
 from binaryduo.search.local import open_search
 from binaryduo.search.queueing import fill
-from binaryduo.search.results import collect
 from binaryduo.search.spec import Search
 from binaryduo.training import restore
 from tests.soak.small_run import RECIPE, few_images, run_found, stripped

@@ -35,7 +35,7 @@ def report(
     from binaryduo.training.sources import run_folder
 
     if paper == bool(runs):
-        raise ArgumentError("give either the folders of one or more runs, or --paper")
+        raise ArgumentError("give the folders of one or more runs or --paper, not both")
     named = list(runs or [])
     empty = [path for path in named if path.is_dir() and not any(path.iterdir())]
     if named and not any(path.exists() and path not in empty for path in named):

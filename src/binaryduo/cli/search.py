@@ -112,9 +112,9 @@ def search(
     """
     from rich.console import Console
 
+    from binaryduo.search.collecting import collect
     from binaryduo.search.local import SearchStopped, open_search, run_search
     from binaryduo.search.outcome import write_outcome
-    from binaryduo.search.results import collect
     from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
     from binaryduo.search.tables import best_table
 

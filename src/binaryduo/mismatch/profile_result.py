@@ -71,7 +71,7 @@ class Profile:
         return 2 * sum(len(layer.coordinates) for layer in self.layers)
 
     def __str__(self) -> str:
-        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "step", "re-run", "seconds")
+        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "step", "re-run", "s")
         rows = [head]
         for layer in self.layers:
             low, high = layer.interval
@@ -79,11 +79,11 @@ class Profile:
                 (
                     layer.name,
                     f"{layer.cosine:.4f}",
-                    f"{low:.4f} … {high:.4f}",
+                    f"{low:.2f} … {high:.2f}",
                     f"{len(layer.coordinates)} of {layer.parameters}",
                     layer.weights,
                     f"{layer.step:.2g}",
-                    f"{layer.cost.evaluated / max(1, layer.cost.possible):.1%}",
+                    f"{layer.cost.evaluated / max(1, layer.cost.possible):.0%}",
                     f"{layer.cost.seconds:.1f}",
                 )
             )
@@ -101,8 +101,8 @@ class Profile:
         if undecided:
             wider = "" if self.step == "auto" else ", or step='auto'"
             lines.append(
-                f"Nothing is decided in {', '.join(undecided)}: the interval holds 0. "
-                f"Take more images or coordinates{wider}."
+                f"Nothing is decided in {', '.join(undecided)}: the interval holds 0, or no drawn weight changes "
+                f"the loss. Take more images or coordinates{wider}."
             )
         if self.left_out:
             lines.append(f"Not profiled, because forward() never calls them: {', '.join(self.left_out)}.")

@@ -26,9 +26,7 @@ import json
 from pathlib import Path
 
 from binaryduo.paper.experiment import Records, Workspace
-from binaryduo.search import Search, read_results, run_search
-from binaryduo.search import collect as collect_trials
-from binaryduo.search.local import SearchStopped, open_search
+from binaryduo.search import Search, read_results
 from binaryduo.search.outcome import write_outcome
 from binaryduo.search.results import overhead
 from binaryduo.training import named, with_settings
@@ -55,7 +53,11 @@ SEARCH = Search(
 
 
 def run(results: Path, place: Workspace, minutes: float | None) -> bool:
-    """160 trainings, minutes on two cores; a search that was stopped continues."""
+    """160 trainings, minutes on two cores; a search that was stopped continues. This alone needs Optuna."""
+    from binaryduo.search import collect as collect_trials
+    from binaryduo.search import run_search
+    from binaryduo.search.local import SearchStopped, open_search
+
     runs = place.runs / "search-grid"
     try:
         run_search(SEARCH, runs)

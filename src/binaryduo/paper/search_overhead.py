@@ -16,10 +16,7 @@ from typing import Any
 
 from binaryduo.paper.experiment import Records, Workspace
 from binaryduo.search import Search
-from binaryduo.search.local import Team, open_search
-from binaryduo.search.queueing import fill
 from binaryduo.search.results import overhead
-from binaryduo.search.storage import database_url
 from binaryduo.training import named, with_settings
 
 SEARCH = Search(
@@ -36,6 +33,10 @@ SEARCH = Search(
 
 def measure(workers: int, threads: int) -> dict[str, Any]:
     """Wall-clock time from the first trial's start to the last one's end, and what was not training."""
+    from binaryduo.search.local import Team, open_search
+    from binaryduo.search.queueing import fill
+    from binaryduo.search.storage import database_url
+
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         storage, studies = open_search(SEARCH, folder, None)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from binaryduo.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from binaryduo.search.collecting import collect
     from binaryduo.search.local import run_search
     from binaryduo.search.pictures import draw_comparison, draw_contours
-    from binaryduo.search.results import collect, read_results, recipe_of
+    from binaryduo.search.results import read_results, recipe_of
     from binaryduo.search.spec import Search, search_from_yaml
 
 _HOME = {
     "Search": "spec",
-    "collect": "results",
+    "collect": "collecting",
     "draw_comparison": "pictures",
     "draw_contours": "pictures",
     "read_results": "results",

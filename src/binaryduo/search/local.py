@@ -18,10 +18,10 @@ from binaryduo._common.files import write_synced
 from binaryduo._common.progress import console, say
 from binaryduo._common.stopping import StopRequest
 from binaryduo.errors import ArgumentError, BinaryDuoError
+from binaryduo.search.collecting import collect
 from binaryduo.search.dashboard import start_dashboard
 from binaryduo.search.outcome import write_outcome
 from binaryduo.search.queueing import fill
-from binaryduo.search.results import collect
 from binaryduo.search.spec import Search, check, identity, search_from_yaml, search_to_yaml
 from binaryduo.search.storage import QueueStorage, database_url, open_storage, open_study
 from binaryduo.search.tables import live_table, progress_line, totals

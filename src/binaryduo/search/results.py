@@ -1,6 +1,6 @@
 """What a search found, as plain JSON: every trial, each setting's mean ± deviation, and the best.
 
-Everything that is drawn or tabulated comes from this JSON alone.
+Everything that is drawn or tabulated comes from this JSON alone, and needs no Optuna; `collecting` makes it.
 """
 
 import math
@@ -9,14 +9,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import optuna
-from optuna.trial import FrozenTrial, TrialState
-
 from binaryduo._common.hostile import read_json
 from binaryduo.errors import ArgumentError
 from binaryduo.search.cases import Case, network_recipe, parse_case
-from binaryduo.search.queueing import LIVE, accounts
-from binaryduo.search.spec import Search, identity
 from binaryduo.training.recipe import Recipe, from_dict
 
 FORMAT = "binaryduo-search/1"
@@ -54,7 +49,7 @@ def settings_of(rows: list[Row]) -> list[Row]:
 
 
 def _rank(setting: Row) -> tuple[bool, int, float]:
-    """Complete settings by their mean, those with fewer repeats than others behind them."""
+    """Complete settings by their mean, those with fewer repeats than others after them."""
     mean = setting["mean"]
     return (mean is None or setting["failed"] > 0, 0, -math.inf if mean is None else -mean)
 
@@ -74,71 +69,6 @@ def best_setting(rows: list[Row]) -> Row | None:
     """The setting with the highest mean."""
     best = ranked(settings_of(rows), 1)
     return best[0] if best else None
-
-
-def rows_of(trials: list[FrozenTrial], search: Search) -> list[Row]:
-    """One row a slot: its completed or pruned trial, else its last failure, else that it is not finished."""
-    rows = []
-    for name, account in accounts(trials).items():
-        own = (account.done or account.failed or account.died or account.live)[-1:]
-        if account.live and not account.done:
-            own = account.live[:1]
-        if not own:
-            continue
-        trial = own[0]
-        result = trial.user_attrs.get("result", {})
-        state = _state(trial)
-        rows.append(
-            {
-                "slot": name,
-                "trial": trial.number,
-                "weight_decay": trial.params.get("weight_decay"),
-                "lr": trial.params.get("lr"),
-                "repeat": trial.user_attrs["repeat"],
-                "seed": search.seed + trial.user_attrs["repeat"],
-                "state": state,
-                "value": trial.value if state in ("complete", "pruned") else None,
-                "best": result.get("best"),
-                "last": result.get("last"),
-                "seconds": result.get("seconds"),
-                "train_seconds": result.get("train_seconds"),
-                "reason": _reason(trial, len(account.died)) if state == "failed" else None,
-                "died_before": len(account.died) if state != "failed" else None,
-                "engine": result.get("engine"),
-                "folder": result.get("folder"),
-            }
-        )
-    return sorted(rows, key=lambda row: str(row["slot"]))
-
-
-def _state(trial: FrozenTrial) -> str:
-    if trial.state in LIVE:
-        return trial.state.name.lower()
-    return {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}.get(trial.state, "failed")
-
-
-def _reason(trial: FrozenTrial, died: int) -> str:
-    return str(trial.user_attrs.get("reason") or f"its worker died without a word, {died} times")
-
-
-def collect(search: Search, studies: dict[str, optuna.Study]) -> dict[str, Any]:
-    """The whole search as JSON takes it."""
-    cases = {}
-    for case in search.parsed_cases():
-        rows = rows_of(studies[case.name].get_trials(deepcopy=False), search)
-        settings = settings_of(rows)
-        decay, lr = search.axes(case)
-        cases[case.name] = {
-            "title": case.title,
-            "levels": case.trained_levels,
-            "stage": "finetune" if case.finetunes else "train",
-            "axes": {"weight_decay": list(decay.values), "lr": list(lr.values)},
-            "fixed": studies[case.name].user_attrs.get("fixed"),
-            "best": next(iter(ranked(settings, 1)), None),
-            "settings": settings,
-            "trials": rows,
-        }
-    return {"format": FORMAT, "search": identity(search), "cases": cases}
 
 
 def read_results(path: "str | Path") -> dict[str, Any]:
