@@ -147,9 +147,11 @@ def test_inputs_of_any_memory_format_and_batch_size() -> None:
     model = small().to(memory_format=torch.channels_last)
     x = image().to(memory_format=torch.channels_last)
     assert difference(model(x), bd.decouple(model, x)(x)) < 1e-4
-    for batch in (0, 1):
-        binary = bd.decouple(small(), image(batch=batch))
-        assert binary(image(batch=3)).shape == (3, 5)
+    binary = bd.decouple(small(), image(batch=1))
+    for batch in (0, 3):
+        assert binary(image(batch=batch)).shape == (batch, 5)
+    with pytest.raises(bd.BinaryDuoError, match="example_input is empty"):  # equality would be checked on nothing
+        bd.decouple(small(), image(batch=0))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
