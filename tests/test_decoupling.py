@@ -150,7 +150,9 @@ def test_inputs_of_any_memory_format_and_batch_size() -> None:
     binary = bd.decouple(small(), image(batch=1))
     for batch in (0, 3):
         assert binary(image(batch=batch)).shape == (batch, 5)
-    with pytest.raises(bd.BinaryDuoError, match="example_input is empty"):  # equality would be checked on nothing
+    with pytest.raises(
+        bd.BinaryDuoError, match="example_input is empty"
+    ):  # equality would be checked on nothing
         bd.decouple(small(), image(batch=0))
 
 

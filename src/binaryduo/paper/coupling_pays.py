@@ -29,7 +29,7 @@ from binaryduo.paper import ways as w
 from binaryduo.paper.accuracies import EQUAL, PAPERS, shown
 from binaryduo.paper.coupling_outcomes import accuracies, comparisons, papers_sentence, pooled, sentence
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
-from binaryduo.paper.judging import Interval, paired
+from binaryduo.paper.judging import Interval
 from binaryduo.paper.rates import BEST
 from binaryduo.paper.results import key_of
 from binaryduo.paper_values import CIFAR10
@@ -39,8 +39,8 @@ SHARE, ANNEALS = 0.5, 1
 QUICK = coupling_choices.QUICK
 
 # Seconds of a training step of 256 images, `binaryduo bench train`; a run's own clock says how busy the machine was.
-STEP_SECONDS = {"baseline": 0.427, "coupled": 0.368, "decoupled": 0.450}
-MACHINE = "two idle cores of an AMD EPYC (Zen 3)"
+STEP_SECONDS = {"baseline": 0.152, "coupled": 0.106, "decoupled": 0.155}
+MACHINE = "two idle cores of an AMD EPYC (Zen 5)"
 
 NETWORK = "vgg7 at full width on cifar10"
 COLOURS = coupling_choices.COLOURS
@@ -109,37 +109,23 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
 
 
 def _papers_verdicts(rows: list[Row], epochs: int = 20) -> list[Verdict]:
-    """Figure 6 at E + E epochs against E."""
-    stages = [
-        row for row in rows if (row["way"], row["epochs"], row.get("schedule")) == ("duo", 2 * epochs, None)
-    ]
-    duo, coupled = [row["last"] for row in stages], [row["coupled"]["last"] for row in stages]
-    baseline, scratch = (accuracies(rows, way, epochs) for way in ("baseline", "scratch"))
-    if min(len(some) for some in (duo, baseline, scratch)) < _planned(epochs):
-        return []
-    scatter = pooled(rows)
-    each, against = (
-        f"{PAPERS}, {epochs} epochs each",
-        f"{PAPERS}, {epochs} + {epochs} epochs against {epochs}",
-    )
-    after = f"{PAPERS}, {epochs} epochs and {epochs} more"
-    gain = paired([last - before for last, before in zip(duo, coupled, strict=True)])
+    """Figure 6 at E + E epochs against E, each claim once both of its sides have all their seeds.
+
+    What the paper claims of the coupled network by itself is not judged here: with one anneal over both stages its rate
+    has not fallen yet when it is decoupled.
+    """
+    found = {way: accuracies(rows, way, 2 * epochs if way == "duo" else epochs) for way in w.WAYS}
+    each, against = f"{epochs} epochs each", f"{epochs} + {epochs} epochs against {epochs}"
     claims = (
-        (
-            "the coupled network, half the weights, beats the baseline",
-            each,
-            scatter.difference(coupled, baseline),
-        ),
-        ("duo beats the binary baseline", against, scatter.difference(duo, baseline)),
-        ("fine-tuning the decoupled network improves on the coupled one", after, gain),
-        (
-            "the decoupled topology from scratch is below the baseline",
-            each,
-            scatter.difference(baseline, scratch),
-        ),
-        ("duo beats its own topology from scratch", against, scatter.difference(duo, scratch)),
+        ("duo beats the binary baseline", against, "duo", "baseline"),
+        ("the decoupled topology from scratch is below the baseline", each, "baseline", "scratch"),
+        ("duo beats its own topology from scratch", against, "duo", "scratch"),
     )
-    return [_verdict(claim, f"{setting}; {NETWORK}", interval) for claim, setting, interval in claims]
+    return [
+        _verdict(claim, f"{PAPERS}, {setting}; {NETWORK}", pooled(rows).difference(found[high], found[low]))
+        for claim, setting, high, low in claims
+        if min(len(found[high]), len(found[low])) >= _planned(epochs)
+    ]
 
 
 def _verdict(claim: str, setting: str, found: Interval) -> Verdict:
@@ -213,7 +199,7 @@ def _panel(axes: Axes, rows: list[Row], step: dict[str, float]) -> None:
         text = {"textcoords": "offset points", "fontsize": 8, "color": colour, "ha": side}
         axes.annotate(f"{CIFAR10[case]:.2f}", (at, CIFAR10[case]), offset, **text)  # type: ignore[arg-type]
     axes.set_xscale("log")
-    ticks = [15, 30, 60, 120, 240, 480] if step else [10, 20, 40, 100, 200, 400]
+    ticks = [5, 10, 20, 40, 80, 160] if step else [10, 20, 40, 100, 200, 400]
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.margins(x=0.08, y=0.12)
