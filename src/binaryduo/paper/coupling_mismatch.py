@@ -162,6 +162,7 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
             axis.plot([at] * len(found), found, "o", mfc=fill, mec=COLOURS[NETWORKS[network]], ms=6)
         axis.set_title("mean of these layers" if layer is None else layer, fontsize=10)
         axis.set_xticks(range(len(NETWORKS)), NAMES.values(), fontsize=7.5)
+        axis.set_xlim(-0.5, len(NETWORKS) - 0.5)
         axis.axhline(0, color="#8c959f", lw=0.8)
         axis.set_ylim(-0.6, 1.02)
     _accuracy_panel(panels[len(layers) + 1], rows)
@@ -183,7 +184,7 @@ def _accuracy_panel(axis: Axes, rows: list[Row]) -> None:
     for network, way in NETWORKS.items():
         found = levels(rows, network, "end")
         last = {row["seed"]: row["last"] for row in rows if row["network"] == network and "last" in row}
-        if network != "coupled":
+        if network != "coupled" and found:
             seeds = sorted(found)
             label = NAMES[network].replace("\n", " ")
             axis.plot(

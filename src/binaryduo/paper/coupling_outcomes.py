@@ -150,4 +150,6 @@ def papers_sentence(rows: Sequence[Row], epochs: int, schedule: str | None = Non
     text = " and at ".join(
         f"{scatter.difference(duo, values).shown()} against {WORDS[way]}" for way, values in others.items()
     )
-    return f"As the paper compares{how} ({epochs} + {epochs} epochs against {epochs}, n {len(duo)}), duo is at {text}."
+    counts = [len(duo), *map(len, others.values())]
+    seeds = str(counts[0]) if len(set(counts)) == 1 else "{}, {} and {}".format(*counts)
+    return f"As the paper compares{how} ({epochs} + {epochs} epochs against {epochs}, n {seeds}), duo is at {text}."

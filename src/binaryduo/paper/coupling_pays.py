@@ -17,7 +17,7 @@ scratch 88.93 %. The sentences for every outcome are in `coupling_outcomes`, wri
 """
 
 from collections import Counter
-from itertools import product
+from itertools import pairwise, product
 from statistics import mean, stdev
 
 from matplotlib.axes import Axes
@@ -169,20 +169,29 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
     figure.legend(handles=signs, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
     left_over = missing(rows)
     notes = "Mean and standard deviation over seeds, each seed a dot; minutes are epochs × the idle step time"
-    lines = [notes, *([f"still missing: {left_over}"] if left_over else [])]
+    dotted = "; dotted: not trained at the budget in between"
+    lines = [notes + dotted, *([f"still missing: {left_over}"] if left_over else [])]
     figure.suptitle("\n".join(lines), fontsize=9.5, x=0.01, ha="left")
     return {"coupling_pays.png": figure}
 
 
 def _panel(axes: Axes, rows: list[Row], step: dict[str, float]) -> None:
     """Accuracy over epochs, or over minutes where the seconds of a step are given."""
+    budgets = {row["epochs"] for row in rows if row.get("schedule") is None}
     for way in w.WAYS:
         colour = COLOURS[way]
         places = sorted({r["epochs"] for r in rows if r["way"] == way and r.get("schedule") is None})
         values = [accuracies(rows, way, epochs) for epochs in places]
         xs = [_at(way, epochs, step) * (1.0 if step else BESIDE[way]) for epochs in places]
         spread = [stdev(some) if len(some) > 1 else 0.0 for some in values]
-        axes.errorbar(xs, [mean(some) for some in values], spread, fmt="o-", color=colour, capsize=4)
+        means = [mean(some) for some in values]
+        axes.errorbar(xs, means, spread, fmt="o", color=colour, capsize=4)
+        for first, second in pairwise(
+            range(len(places))
+        ):  # dotted over a budget that this way was not trained for
+            passed = any(places[first] < epochs < places[second] for epochs in budgets)
+            style = {"ls": ":", "lw": 1.0} if passed else {"ls": "-", "lw": 1.5}
+            axes.plot(xs[first : second + 1], means[first : second + 1], color=colour, **style)  # type: ignore[arg-type]
         for x, some in zip(xs, values, strict=True):
             axes.plot([x] * len(some), some, ".", color=colour, alpha=0.5, ms=5)
         for epochs in {r["epochs"] for r in rows if r["way"] == way and r.get("schedule") == "step"}:
