@@ -82,7 +82,7 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-@pytest.mark.parametrize("levels", [2, 3])
+@pytest.mark.parametrize("levels", [0, 2, 3])  # 0: without an activation
 @pytest.mark.parametrize("channels", [1, 8, 45])
 def test_norm_reads_and_writes_bfloat16(channels: int, levels: int, copies: int) -> None:
     """The float32 kernels on the same numbers give the same levels; gradients differ by their last rounding."""

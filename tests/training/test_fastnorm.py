@@ -85,6 +85,44 @@ def test_agrees_with_float64(channels, copies, levels, size, seed, threads):
         torch.testing.assert_close(found.double(), right, rtol=1e-4, atol=1e-4)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    channels=st.integers(1, 37),
+    copies=st.integers(1, 3),
+    size=st.tuples(st.integers(2, 5), st.integers(3, 9), st.integers(1, 9)),
+    seed=st.integers(0, 1000),
+)
+def test_copies_without_an_activation_agree_with_float64(channels, copies, size, seed):
+    """As in a residual stream, where the copies are added to others before an activation reads them."""
+    torch.manual_seed(seed)
+    norm = CopiedBatchNorm2d.of(nn.BatchNorm2d(channels), copies).train()
+    norm.weight.data.normal_(0.6, 0.3)
+    n, height, width = size
+    x = torch.randn(n, channels, height, width) * 3 + 40
+    grad = torch.randn(n, copies * channels, height, width)
+    wide = copy.deepcopy(norm).double()
+    with fast(norm) as layers:
+        assert len(layers) == 1
+        y, dx, dp = gradients(norm, x, grad)
+    wanted, wanted_dx, wanted_dp = gradients(wide, x.double(), grad.double())
+    torch.testing.assert_close(y.double(), wanted, rtol=0, atol=1e-4)
+    for found, right in zip([dx, *dp], [wanted_dx, *wanted_dp], strict=True):
+        assert (found - right).abs().max() <= 1e-3 * max(1.0, float(right.abs().max()))
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(norm, name).double(), getattr(wide, name), rtol=1e-4, atol=1e-4)
+
+
+def test_every_instruction_set_makes_copies_without_an_activation(kernels):
+    torch.manual_seed(0)
+    norm = CopiedBatchNorm2d.of(nn.BatchNorm2d(45), 2).train()
+    x, grad = torch.randn(4, 45, 6, 6), torch.randn(4, 90, 6, 6)
+    wanted = gradients(copy.deepcopy(norm), x, grad)
+    with fast(norm):
+        found = gradients(norm, x, grad)
+    torch.testing.assert_close(found[:2], wanted[:2], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[2], wanted[2], rtol=1e-4, atol=1e-3)
+
+
 def test_both_instruction_sets(kernels):
     model = network(45, 2, 3, 0)
     x, grad = torch.randn(4, 45, 6, 6), torch.randn(4, 90, 6, 6)
@@ -138,6 +176,9 @@ def test_the_paper_networks_use_it():
     for variant, count in (("baseline", 4), ("coupled", 4), ("decoupled", 4)):
         model = bd.models.build("vgg7", variant=variant, width=0.25)
         assert len(fast(model).pairs) == count
+        assert not fast(model).norms
+    stream = fast(bd.models.build("resnet18-sc-small", variant="decoupled", width=0.25))
+    assert len(stream.norms) == 16  # each convolution's but the last one's, and the stream's first
 
 
 def test_hooks_see_and_change_what_they_would_without_it():

@@ -45,12 +45,12 @@ NB_MODULE(_norm, m) {
     m.def(
         "backward",
         [](bool bf16, Address x, Address grad, Address weight, Address bias, Address mean, Address var,
-           float eps, long rows, long channels, long copies, Address dx, Address dweight, Address dbias,
-           int threads) {
+           float eps, int levels, long rows, long channels, long copies, Address dx, Address dweight,
+           Address dbias, int threads) {
             with_type(bf16, [&](auto type) {
                 using T = decltype(type);
                 passes<T>(chosen()).backward(in<T>(x), in<T>(grad), in(weight), in(bias), in(mean), in(var),
-                                             eps, {rows, channels, copies}, out<T>(dx), out(dweight),
+                                             eps, levels, {rows, channels, copies}, out<T>(dx), out(dweight),
                                              out(dbias), threads);
             });
         },

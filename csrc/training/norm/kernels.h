@@ -143,17 +143,21 @@ void statistics(const T* x, const Shape& s, float* mean, float* var, int threads
     }
 }
 
-template <bool binary>
-inline Floats staircase(Floats y, float steps) {
-    if (binary) return where(y >= all(0.5f), all(1.0f));
+// What is made of y: y itself, one of two levels, or one of more.
+enum class After { kNothing, kBinary, kLevels };
+
+template <After after>
+inline Floats activated(Floats y, float steps) {
+    if (after == After::kNothing) return y;
+    if (after == After::kBinary) return where(y >= all(0.5f), all(1.0f));
     Floats t = y * steps + 0.5f;
     t = where(t > Floats{}, t);
     t = t < all(steps) ? t : all(steps);
     return __builtin_convertvector(__builtin_convertvector(t, Ints), Floats) / steps;
 }
 
-template <bool binary, typename T>
-void quantize(const T* x, const Affine& a, float steps, const Shape& s, T* out, int threads) {
+template <After after, typename T>
+void activate(const T* x, const Affine& a, float steps, const Shape& s, T* out, int threads) {
     const T* end = x + s.rows * s.channels;
     share(threads, pieces(s), [&](long piece, size_t) {
         blocks(s, piece, [&](long first, long last) {
@@ -164,7 +168,7 @@ void quantize(const T* x, const Affine& a, float steps, const Shape& s, T* out, 
                     vectors(s.channels, [&](long c, auto whole) {
                         const Floats value = take<whole>(x + row * s.channels + c, end);
                         const Floats y = value * load(slope + c) + load(offset + c);
-                        put<whole>(to + c, staircase<binary>(y, steps), s.channels - c);
+                        put<whole>(to + c, activated<after>(y, steps), s.channels - c);
                     });
                 }
         });
@@ -176,20 +180,23 @@ void forward(const T* x, const float* weight, const float* bias, float eps, int 
              float* var, T* out, int threads) {
     statistics(x, s, mean, var, threads);
     const Affine a(weight, bias, mean, var, eps, s);
-    if (levels == 2)
-        quantize<true>(x, a, 1, s, out, threads);
+    if (levels == 0)
+        activate<After::kNothing>(x, a, 0, s, out, threads);
+    else if (levels == 2)
+        activate<After::kBinary>(x, a, 1, s, out, threads);
     else
-        quantize<false>(x, a, float(levels - 1), s, out, threads);
+        activate<After::kLevels>(x, a, float(levels - 1), s, out, threads);
 }
 
-template <typename T>
-void backward(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
-              const float* var, float eps, Shape s, T* dx, float* dweight, float* dbias, int threads) {
+template <bool clipped, typename T>
+void gradients(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
+               const float* var, float eps, Shape s, T* dx, float* dweight, float* dbias, int threads) {
     const Affine a(weight, bias, mean, var, eps, s);
     const long wide = s.copies * s.channels;
     const T *end = x + s.rows * s.channels, *grad_end = grad + s.rows * wide;
     // The gradient of y for LANES channels of a copy.
     const auto passed = [&](Floats value, long copy, long c, Floats incoming) {
+        if (!clipped) return incoming;
         const Floats y = value * load(&a.slope[copy][c]) + load(&a.offset[copy][c]);
 #if defined(__AVX512F__)
         asm("" : "+v"(incoming));  // or GCC loads under the mask, which waits for y: a third of the speed
@@ -251,6 +258,14 @@ void backward(const T* x, const T* grad, const float* weight, const float* bias,
                 });
         });
     });
+}
+
+template <typename T>
+void backward(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
+              const float* var, float eps, int levels, Shape s, T* dx, float* dweight, float* dbias,
+              int threads) {
+    const auto chosen = levels == 0 ? gradients<false, T> : gradients<true, T>;
+    chosen(x, grad, weight, bias, mean, var, eps, s, dx, dweight, dbias, threads);
 }
 
 constexpr Kernels kernels(const char* name) {

@@ -8,7 +8,8 @@
 //
 // with mean and var over the rows, computed once for all copies. Back comes the straight-through gradient of
 // clip(y, 0, 1): that of y is that of q where 0 <= y <= 1 and zero elsewhere. y is not kept but computed
-// again.
+// again. With levels = 0 no activation follows: y itself comes out, and its gradient is the one that comes
+// in.
 #pragma once
 #include <cstdint>
 
@@ -28,8 +29,8 @@ struct Passes {
                     float* mean, float* var, T* out, int threads);
     // dx: rows × C; dweight and dbias: r·C
     void (*backward)(const T* x, const T* grad, const float* weight, const float* bias, const float* mean,
-                     const float* var, float eps, Shape shape, T* dx, float* dweight, float* dbias,
-                     int threads);
+                     const float* var, float eps, int levels, Shape shape, T* dx, float* dweight,
+                     float* dbias, int threads);
 };
 
 struct Kernels {

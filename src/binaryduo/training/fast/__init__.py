@@ -22,11 +22,14 @@ class Fast:
         found = model.modules() if convolution.available() else ()
         self.convolutions = [module for module in found if convolution.suits(module)]
         self.pairs = [norm.Pair(*two) for two in norm.pairs(model)] if norm.available() else []
+        paired = {pair.norm for pair in self.pairs}
+        others = [module for module in model.modules() if module not in paired] if norm.available() else []
+        self.norms = [norm.Alone(module) for module in others if norm.suits_alone(module)]  # type: ignore[arg-type]
         self._shadows: list[tuple[nn.Module, str, Callable[..., Any]]] = []
 
     def __len__(self) -> int:
         """How many layers, or pairs of layers, are computed by other kernels."""
-        return len(self.convolutions) + len(self.pairs)
+        return len(self.convolutions) + len(self.pairs) + len(self.norms)
 
     def __enter__(self) -> "Fast":
         if self._shadows:
@@ -38,6 +41,9 @@ class Fast:
             if norm.suits(pair.norm, pair.act):
                 self._shadow(pair.norm, "forward", pair.normalise)
                 self._shadow(pair.act, "forward", pair.activate)
+        for alone in self.norms:
+            if norm.suits_alone(alone.norm):
+                self._shadow(alone.norm, "forward", alone.normalise)
         return self
 
     def _shadow(self, module: nn.Module, name: str, method: Callable[..., Any]) -> None:

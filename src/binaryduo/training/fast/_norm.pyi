@@ -25,6 +25,7 @@ def backward(
     mean: int,
     var: int,
     eps: float,
+    levels: int,
     rows: int,
     channels: int,
     copies: int,

@@ -1,9 +1,9 @@
-"""BN and the quantized activation after it as one operation in training.
+"""BN and the quantized activation after it as one operation in training; and BN that makes copies, by itself.
 
 The normalised values are never stored: the forward pass writes levels, the backward pass computes the values
 again from BN's input. The copies of a decoupled network share one set of statistics, and their gradients one
-pass. Results differ from PyTorch's by rounding, so a value within rounding of a threshold may fall on the
-other side of it.
+pass, also where no activation follows (a residual stream carries copies). Results differ from PyTorch's by rounding,
+so a value within rounding of a threshold may fall on the other side of it.
 """
 
 from collections import Counter
@@ -34,7 +34,8 @@ def _addresses(*tensors: Tensor) -> Any:
 class _NormAct(torch.autograd.Function):
     """x (N, C, H, W) -> levels (N, copies * C, H, W), mean (C,), variance (C,); on the CPU.
 
-    x, the levels and their gradients are float32 or bfloat16, everything else is float32.
+    With `levels` 0 the normalised values themselves come out. x, the levels and their gradients are float32 or
+    bfloat16, everything else is float32.
     """
 
     @staticmethod
@@ -48,7 +49,7 @@ class _NormAct(torch.autograd.Function):
         # Of x's dtype and device, whatever the defaults are.
         out = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         mean, var = weight.new_empty(channels), weight.new_empty(channels)
-        ctx.shape, ctx.eps = (n * height * width, channels, copies), eps
+        ctx.shape, ctx.eps, ctx.levels = (n * height * width, channels, copies), eps, levels
         before, after = _addresses(x, weight, bias), _addresses(mean, var, out)
         bf16 = x.dtype == torch.bfloat16
         _norm.forward(bf16, *before, eps, levels, *ctx.shape, *after, torch.get_num_threads())
@@ -63,16 +64,15 @@ class _NormAct(torch.autograd.Function):
         grad = grad.contiguous(memory_format=torch.channels_last)
         dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(bias)
         before, after = _addresses(x, grad, weight, bias, mean, var), _addresses(dx, dweight, dbias)
-        _norm.backward(
-            x.dtype == torch.bfloat16, *before, ctx.eps, *ctx.shape, *after, torch.get_num_threads()
-        )
+        bf16, threads = x.dtype == torch.bfloat16, torch.get_num_threads()
+        _norm.backward(bf16, *before, ctx.eps, ctx.levels, *ctx.shape, *after, threads)
         return dx, dweight, dbias, None, None, None
 
 
 def normalise(
     x: Tensor, weight: Tensor, bias: Tensor, copies: int, levels: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalise by the batch's own statistics and quantize; returns the levels, the mean and the variance."""
+    """Normalise by the batch's own statistics and quantize, unless `levels` is 0; returns the mean and variance too."""
     out: tuple[Tensor, Tensor, Tensor] = _NormAct.apply(x, weight, bias, copies, levels, eps)  # type: ignore[no-untyped-call]
     return out
 
@@ -84,10 +84,7 @@ def kinds_fit(norm: nn.Module, act: nn.Module) -> bool:
     (True, False)
     """
     return (
-        type(norm) in (nn.BatchNorm2d, CopiedBatchNorm2d)  # not a synchronised one
-        and isinstance(norm, nn.BatchNorm2d)
-        and norm.affine
-        and norm.momentum is not None
+        _norm_fits(norm)
         and type(act) is QuantAct
         and act.levels is not None
         and act.ste == "relu1"
@@ -95,6 +92,24 @@ def kinds_fit(norm: nn.Module, act: nn.Module) -> bool:
         and not act.soft
         and act.interval is None  # learned thresholds have gradients that the kernel does not compute
     )
+
+
+def _norm_fits(norm: nn.Module) -> bool:
+    return (
+        type(norm) in (nn.BatchNorm2d, CopiedBatchNorm2d)  # not a synchronised one
+        and isinstance(norm, nn.BatchNorm2d)
+        and norm.affine
+        and norm.momentum is not None
+    )
+
+
+def suits_alone(norm: nn.Module) -> bool:
+    """Whether a normalisation gains by itself: it makes copies, and has no forward of the user's own.
+
+    >>> suits_alone(CopiedBatchNorm2d.of(nn.BatchNorm2d(8), 2)), suits_alone(nn.BatchNorm2d(8))
+    (True, False)
+    """
+    return type(norm) is CopiedBatchNorm2d and _norm_fits(norm) and "forward" not in norm.__dict__
 
 
 def suits(norm: nn.Module, act: nn.Module) -> bool:
@@ -135,6 +150,40 @@ def _watched(norm: nn.Module, act: nn.Module) -> bool:
     return any((*mine, act._forward_pre_hooks, act._backward_hooks, act._backward_pre_hooks))
 
 
+def _in_training(norm: nn.BatchNorm2d, x: Tensor, levels: int) -> Tensor | None:
+    """What a normalisation, and an activation of so many levels, make of CPU images (float32, bfloat16) in training.
+
+    The running statistics move as PyTorch's do. None where it is another case, or where something is wrong with x.
+    """
+    tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+    plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
+    plain &= x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
+    fits = plain and norm.training and x.dim() == 4 and x.shape[1] == norm.num_features
+    rows = x.numel() // x.shape[1] if fits else 0
+    if rows < 2:
+        return None
+    out, mean, var = normalise(x, norm.weight, norm.bias, getattr(norm, "copies", 1), levels, norm.eps)
+    if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
+        assert norm.momentum is not None
+        if norm.num_batches_tracked is not None:
+            norm.num_batches_tracked.add_(1)
+        norm.running_mean.lerp_(mean, norm.momentum)
+        norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
+    return out
+
+
+class Alone:
+    """A normalisation that makes copies, without an activation of its own."""
+
+    def __init__(self, norm: CopiedBatchNorm2d) -> None:
+        self.norm = norm
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """In place of the normalisation's forward."""
+        out = _in_training(self.norm, x, 0) if _norm_fits(self.norm) else None
+        return type(self.norm).forward(self.norm, x) if out is None else out
+
+
 class Pair:
     """A normalisation and its activation: in training on CPU images (float32, bfloat16) the first computes both.
 
@@ -148,25 +197,13 @@ class Pair:
     def normalise(self, x: Tensor) -> Tensor:
         """In place of the normalisation's forward."""
         norm, act = self.norm, self.act
-        tensors = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
-        plain = all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
-        plain &= x.dtype in (torch.float32, torch.bfloat16) and x.device.type == "cpu"
-        fits = plain and norm.training and x.dim() == 4 and x.shape[1] == norm.num_features
-        rows = x.numel() // x.shape[1] if fits else 0
-        if rows < 2 or not kinds_fit(norm, act) or _watched(norm, act):
-            own: Tensor = type(norm).forward(norm, x)  # which also says what is wrong with x
-            return own
-        copies = getattr(norm, "copies", 1)
-        assert act.levels is not None
-        out, mean, var = normalise(x, norm.weight, norm.bias, copies, act.levels, norm.eps)
-        if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
-            assert norm.momentum is not None
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked.add_(1)
-            norm.running_mean.lerp_(mean, norm.momentum)
-            norm.running_var.lerp_(var * (rows / (rows - 1)), norm.momentum)
-        self.quantized = out
-        return out
+        if kinds_fit(norm, act) and not _watched(norm, act):
+            assert act.levels is not None
+            self.quantized = _in_training(norm, x, act.levels)
+            if self.quantized is not None:
+                return self.quantized
+        own: Tensor = type(norm).forward(norm, x)  # which also says what is wrong with x
+        return own
 
     def activate(self, x: Tensor) -> Tensor:
         """In place of the activation's forward."""
