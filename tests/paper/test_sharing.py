@@ -3,10 +3,12 @@
 import json
 import multiprocessing
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from typer.testing import CliRunner
 
+from binaryduo._common import locks
 from binaryduo.cli.app import app
 from binaryduo.paper import runner
 from binaryduo.paper.claims import claim_of, claimed, taken
@@ -61,3 +63,21 @@ def test_a_claim_ends_with_its_process_and_is_tidied(tmp_path: Path) -> None:
     assert taken(units, rows) == 0
     assert runner.run(NAME, "smoke", tmp_path)
     assert list(rows.parent.glob("*.claim")) == []
+
+
+def test_a_claim_that_was_removed_while_it_was_opened_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes would own it: one by the file that is gone, one by the new one of that name."""
+    path, calls, ask = tmp_path / "claim", [0], locks.fcntl.flock
+
+    def flock(file: BinaryIO, how: int) -> None:
+        calls[0] += 1
+        if calls[0] == 1:
+            path.unlink()  # between opening and locking
+        ask(file, how)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with locks.Lock(path):
+        assert calls[0] == 2
+        assert locks.Lock(path).taken()

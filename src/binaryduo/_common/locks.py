@@ -22,17 +22,28 @@ class Lock:
 
     def acquire(self) -> bool:
         """Take the lock; False where another has it."""
-        file = self.path.open("ab+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            return False
+        while True:
+            file = self.path.open("ab+")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                file.close()
+                return False
+            if self._is(file):
+                break
+            file.close()  # its last holder has removed it meanwhile: whoever comes now locks another file
         self._file = file
         file.truncate(0)
         file.write(str(os.getpid()).encode())
         file.flush()
         return True
+
+    def _is(self, file: BinaryIO) -> bool:
+        """Whether an open file is the one at the lock's path."""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         if self._file is not None:

@@ -28,10 +28,7 @@ def claim_of(unit: Unit, rows: Path) -> Path:
 
 @contextmanager
 def claimed(unit: Unit, rows: Path) -> Iterator[bool]:
-    """Whether the unit is ours for as long as this lasts; its file is gone once it is measured.
-
-    After an error the file stays: a process that has opened it already and one that made a new one would both own it.
-    """
+    """Whether the unit is ours for as long as this lasts; its file is gone once it is measured."""
     lock = Lock(claim_of(unit, rows))
     if not lock.acquire():
         yield False
@@ -62,6 +59,7 @@ def taken(units: list[Unit], rows: Path) -> int:
 def remove_ended(units: list[Unit], rows: Path) -> None:
     """Remove the claims to units that nobody measures any more: a process that was killed has left them."""
     for unit in units:
-        path = claim_of(unit, rows)
-        if path.exists() and not Lock(path).taken():
-            path.unlink(missing_ok=True)
+        lock = Lock(claim_of(unit, rows))
+        if lock.path.exists() and lock.acquire():
+            lock.path.unlink(missing_ok=True)
+            lock.release()
