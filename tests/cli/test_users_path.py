@@ -124,9 +124,10 @@ def test_refusals_are_one_sentence(runs: Path, tmp_path: Path, capsys: pytest.Ca
         (["decouple", runs / "duo" / "decoupled", tmp_path / "b.safetensors"], "holds a decoupled network"),
         (["mismatch", "network", runs / "duo", "--data", tmp_path / "x.npz"], "takes 1 × 28 × 28"),
         (["mismatch", "network", "mlp"], "add --data"),
-        (["train", "--show", "--set", "train.lr=-1"], "lr must be"),
-        (["duo", "--show", "--set", "finetune.minutes=-3"], "minutes must be positive"),
+        (["train", "--show", "--set", "train.lr=-1"], "train.lr must be"),
+        (["duo", "--show", "--set", "finetune.minutes=-3"], "finetune.minutes must be positive"),
         (["train", "--show", "--network", "vgg8"], "unknown network 'vgg8'"),
+        (["reproduce", "figure99"], "coupling-pays"),
         (["search", "--out", tmp_path / "s"], "this search trains 260 networks"),
     ):
         assert call(*arguments) == 2, arguments

@@ -140,6 +140,11 @@ def test_what_duo_cannot_take_is_refused(tmp_path: Path) -> None:
     by_name = [({"x": X}, LABELS)]
     with pytest.raises(ArgumentError, match="give them as a tuple"):
         duo(MyNet(), by_name, None, FIRST, SECOND, LOOP, tmp_path)
+    with pytest.raises(
+        ArgumentError, match=r"finetune\.lr must be positive"
+    ):  # before the first stage is trained
+        duo(MyNet(), [(X, LABELS)], None, FIRST, Stage(lr=-1.0), LOOP, tmp_path / "late")
+    assert not (tmp_path / "late").exists()
 
 
 def test_weights_come_back(trained: tuple[Path, nn.Module, Any]) -> None:

@@ -108,9 +108,7 @@ def checked(recipe: "Recipe") -> "Recipe":
     from binaryduo import data, models, ste
     from binaryduo.training import schedule
 
-    for stage in (recipe.train, recipe.finetune):
-        if stage is not None:
-            schedule.check(stage)
+    schedule.check_both(recipe.train, recipe.finetune)
     for kind, name, known in (
         ("network", recipe.model.network, models.names()),
         ("STE", recipe.model.ste, ste.names()),

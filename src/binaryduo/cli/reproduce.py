@@ -83,6 +83,10 @@ def _experiments(name: str) -> list[str]:
         return list(dict.fromkeys(found for item in ARTEFACTS for found in item.experiments))
     if (own := name.replace("-", "_")) in (*EXPERIMENTS, *RECORDS):
         return [own]
+    if name not in (known := [item.key for item in ARTEFACTS]):
+        listed = {own for item in ARTEFACTS for own in item.experiments}
+        known += [own.replace("_", "-") for own in (*EXPERIMENTS, *RECORDS) if own not in listed]
+        raise unknown_name("artefact", name, known)
     item = find(name)
     if item.command is not None:
         raise ArgumentError(f"{item.title} is made by another verb: {item.command}")

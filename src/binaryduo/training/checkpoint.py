@@ -24,7 +24,9 @@ from binaryduo.errors import CheckpointError
 from binaryduo.training.identity import digest_of
 
 KEEP = 2
+OPTIMIZER = "optimizer/"  # begins the name of a moment: optimizer/<parameter>/<moment>
 PLAIN = "#"  # ends the name of an optimizer's plain number, which is kept as a tensor
+Moments = dict[str, dict[str, Tensor]]  # by the parameter's name, then by the moment's
 HINT = "; make room and continue with --resume"
 
 
@@ -172,9 +174,9 @@ def pack_state(model: nn.Module, optimizer: torch.optim.Optimizer | None = None)
         for name, parameter in model.named_parameters():
             for key, value in optimizer.state.get(parameter, {}).items():
                 if isinstance(value, int | float):  # some optimizers count their steps without a tensor
-                    tensors[f"optimizer/{name}/{key}{PLAIN}"] = torch.tensor(value, dtype=_plain_type(value))
+                    tensors[f"{OPTIMIZER}{name}/{key}{PLAIN}"] = torch.tensor(value, dtype=_plain_type(value))
                 elif isinstance(value, Tensor):
-                    tensors[f"optimizer/{name}/{key}"] = value
+                    tensors[f"{OPTIMIZER}{name}/{key}"] = value
                 elif value is not None:
                     kind = f"a {type(value).__name__}"
                     raise CheckpointError(f"the optimizer keeps {key!r} as {kind}, which cannot be saved")
@@ -196,19 +198,29 @@ def unpack_state(
     saved = {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}
     load_weights(model, saved, origin, cast=optimizer is None)
     if optimizer is not None:
-        _unpack_moments(tensors, model, optimizer, origin, began)
+        unpack_moments(moments_of(tensors), model, optimizer, origin, began)
+
+
+def moments_of(tensors: dict[str, Tensor]) -> Moments:
+    """The optimizer's part of a checkpoint's tensors.
+
+    >>> moments_of({"model/a.b": torch.ones(1), "optimizer/a.b/exp_avg": torch.ones(1)})
+    {'a.b': {'exp_avg': tensor([1.])}}
+    """
+    moments: Moments = {}
+    for full, tensor in tensors.items():
+        if full.startswith(OPTIMIZER):
+            name, _, key = full.removeprefix(OPTIMIZER).rpartition("/")
+            moments.setdefault(name, {})[key] = tensor
+    return moments
 
 
 @torch.no_grad()
-def _unpack_moments(
-    tensors: dict[str, Tensor], model: nn.Module, optimizer: torch.optim.Optimizer, origin: str, began: bool
+def unpack_moments(
+    moments: Moments, model: nn.Module, optimizer: torch.optim.Optimizer, origin: str, began: bool
 ) -> None:
+    """Give an optimizer its moments; `began` as for `unpack_state`."""
     parameters = dict(model.named_parameters())
-    moments: dict[str, dict[str, Tensor]] = {}
-    for full, tensor in tensors.items():
-        if full.startswith("optimizer/"):
-            name, _, key = full.removeprefix("optimizer/").rpartition("/")
-            moments.setdefault(name, {})[key] = tensor
     kinds = {frozenset(own) for own in moments.values()}
     if (began and (not moments or len(kinds) > 1)) or not moments.keys() <= parameters.keys():
         raise CheckpointError(

@@ -21,7 +21,7 @@ from binaryduo._common.progress import say
 from binaryduo.data import DataSet, Plan, Split
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
-from binaryduo.training import checkpoint
+from binaryduo.training import checkpoint, moments, schedule
 from binaryduo.training.batches import call, moved
 from binaryduo.training.devices import make_fabric
 from binaryduo.training.evaluation import evaluate
@@ -93,6 +93,7 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bo
     With `resume` the run that the folder holds is continued; with `change` also by a recipe with other settings,
     where a run that is under way can take them.
     """
+    schedule.check(recipe.train, "train")
     fabric = make_fabric(recipe.loop)
     with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="train") as run:
         identity = Identity("train", 0, decisive(recipe, "train"), run.describe(recipe, change))
@@ -119,8 +120,11 @@ def duo_of_recipe(
         raise ArgumentError(
             f"the recipe {recipe.name} has no second stage: set finetune.epochs, finetune.lr …"
         )
+    schedule.check_both(recipe.train, recipe.finetune)
     if recipe.model.levels is None:
         raise ArgumentError("a full-precision network (model.levels null) has no activations to decouple")
+    if recipe.moments is not None:
+        moments.check(recipe)
     fabric = make_fabric(recipe.loop)
     with RunFolder(folder, resume, writes=fabric.is_global_zero, verb="duo") as run:
         earlier = run.describe(recipe, change)
@@ -128,6 +132,8 @@ def duo_of_recipe(
         ids = [Identity("duo", stage, decisive(recipe, "duo"), earlier) for stage in (0, 1)]
         data = load_data(recipe)
         coupled = build_model(recipe, data, "coupled")
+        if recipe.moments is not None:
+            moments.check_network(coupled, torch.zeros(1, *data.shape), recipe.model.topology)
         train, finetune = stages_of(recipe)
         watched = in_stage(on_profile, "coupled")
         first = _stage(coupled, data, recipe, train, run.path / "coupled", fabric, "coupled", ids[0], watched)
@@ -138,8 +144,18 @@ def duo_of_recipe(
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
         mark_decoupling(on_profile, first.epochs, {**before, "changed_predictions": changed})
         watched = in_stage(on_profile, "decoupled", first.epochs)
+        start = {} if recipe.moments is None else _moments(coupled, binary, run.path / "coupled")
         second = _stage(
-            binary, data, recipe, finetune, run.path / "decoupled", fabric, "fine-tuning", ids[1], watched
+            binary,
+            data,
+            recipe,
+            finetune,
+            run.path / "decoupled",
+            fabric,
+            "fine-tuning",
+            ids[1],
+            watched,
+            start,
         )
         test = _test_once(binary, data, recipe, fabric)
         result = DuoResult(first, before, changed, len(data.tested), flips, second, test)
@@ -157,10 +173,19 @@ def _stage(
     title: str,
     identity: Identity,
     on_profile: OnProfile | None = None,
+    start: checkpoint.Moments | None = None,
 ) -> Result:
     trainer = Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity)
     trainer.on_profile = on_profile
+    trainer.moments = {} if start is None else start
     return trainer.run()
+
+
+def _moments(coupled: nn.Module, binary: nn.Module, folder: Path) -> checkpoint.Moments:
+    """The moments that the coupled stage ended with, for the binary network."""
+    last = checkpoint.newest(folder / "checkpoints", say)
+    assert last is not None
+    return moments.carried(checkpoint.moments_of(last.tensors), coupled, binary)
 
 
 def _test_once(model: nn.Module, data: DataSet, recipe: Recipe, fabric: Fabric) -> dict[str, float] | None:

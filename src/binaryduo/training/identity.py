@@ -73,7 +73,7 @@ def decisive(recipe: Recipe, verb: Verb) -> Settings:
     >>> "finetune.lr" in decisive(Recipe(), "train"), "data.root" in decisive(Recipe(), "duo")
     (False, False)
     """
-    unused = ("model.variant",) if verb == "duo" else ("finetune.", "anneals")
+    unused = ("model.variant",) if verb == "duo" else ("finetune.", "anneals", "moments")
     return {
         key: value
         for key, value in settings_of(recipe).items()

@@ -121,6 +121,7 @@ class Trainer:
         self.metrics: Metrics | None = None
         self.watch = Watch(self.model, self.task, loop.profile_every, loop.profile_budget, loop.seed)
         self.on_profile: OnProfile | None = None
+        self.moments: checkpoint.Moments = {}  # what the optimizer begins with
         self.stop = StopRequest()
         self.display = Display(title, fabric.is_global_zero, self.task.accuracy)
         self.clock = self.saved_at = 0.0
@@ -187,7 +188,9 @@ class Trainer:
         self.context = prepared.context
         optimizing = self.optimizing
         self.forward, optimizing.stepping = self.fabric.setup(prepared.forward, optimizing.optimizer)
-        if found is not None:
+        if found is None:
+            checkpoint.unpack_moments(self.moments, self.model, optimizing.optimizer, self.title, began=False)
+        else:
             began = self.state.step > 0 and optimizing.rates is None
             checkpoint.unpack_state(found.tensors, self.model, optimizing.optimizer, str(found.path), began)
             self.watch.restore(found.tensors, self.state.watch)

@@ -13,7 +13,7 @@ from binaryduo.data import Plan, Split
 from binaryduo.data.order import seed_all
 from binaryduo.errors import ArgumentError
 from binaryduo.nn.intervals import Interval
-from binaryduo.training import checkpoint
+from binaryduo.training import checkpoint, schedule
 from binaryduo.training.batches import mapped, moved
 from binaryduo.training.devices import make_fabric
 from binaryduo.training.duo import EXAMPLES, DuoResult, predictions
@@ -65,6 +65,8 @@ def duo_of_model(
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     if finetune is None:
         stage, finetune = one_anneal(stage, stage)
+    schedule.check(stage, "stage")
+    schedule.check(finetune, "finetune")  # now: it begins when the first has ended
     task = Task(loss, metrics, loop.monitor, loop.direction)
     images, tests = as_split(train), None if test is None else as_split(test)
     if loop.decouple_from == "best" and tests is None:

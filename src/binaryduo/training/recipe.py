@@ -171,6 +171,7 @@ class Recipe:
     """A complete, resolved description of a run.
 
     `anneals` 1: the rate falls once over the two stages of `duo`, and not once in each; see `one_anneal`.
+    `moments` "copied": fine-tuning begins with the optimizer's moments of the coupled network, and not with none.
     """
 
     name: str = "custom"
@@ -180,6 +181,7 @@ class Recipe:
     finetune: Stage | None = None
     loop: Loop = field(default_factory=Loop)
     anneals: Literal[1, 2] = 2
+    moments: Literal["copied"] | None = None
 
     def __post_init__(self) -> None:
         _check_types("recipe", self)

@@ -50,8 +50,20 @@ def user_rate(scheduler: Scheduler, stage: Stage, step: int, total: int) -> floa
     return stage.lr * value
 
 
-def check(stage: Stage) -> None:
-    """Refuse what cannot be meant before any time is spent."""
+def check_both(train: Stage, finetune: Stage | None) -> None:
+    """Both stages before the first begins: the second may be hours away."""
+    check(train, "train")
+    if finetune is not None:
+        check(finetune, "finetune")
+
+
+def check(stage: Stage, place: str = "") -> None:
+    """Refuse what cannot be meant before any time is spent; `place` is the stage's name in a recipe.
+
+    >>> check(Stage(lr=-1.0), "finetune")
+    Traceback (most recent call last):
+    binaryduo.errors.ArgumentError: finetune.lr must be positive, got -1.0
+    """
     for name, good, wanted in (
         ("lr", stage.lr > 0, "positive"),
         ("epochs", stage.epochs > 0, "positive"),
@@ -62,8 +74,10 @@ def check(stage: Stage) -> None:
         ("drops", list(stage.drops) == sorted(set(stage.drops)), "epochs in ascending order, each once"),
     ):
         if not good:
-            raise ArgumentError(f"{name} must be {wanted}, got {getattr(stage, name)!r}")
+            key = f"{place}.{name}" if place else name
+            raise ArgumentError(f"{key} must be {wanted}, got {getattr(stage, name)!r}")
     if stage.schedule == "step" and stage.minutes is not None:
+        key = f"{place}.schedule" if place else "schedule"
         raise ArgumentError(
-            "a schedule that drops the rate at given epochs cannot be fitted to minutes: use onecycle or cosine"
+            f"{key} step drops the rate at given epochs and cannot be fitted to minutes: use onecycle or cosine"
         )
