@@ -8,7 +8,14 @@ import pytest
 from binaryduo.paper import coupling_choices, ways
 from binaryduo.paper import coupling_pays as study
 from binaryduo.paper.artefacts import find as find_artefact
-from binaryduo.paper.coupling_outcomes import comparisons, papers_sentence, pooled, sentence
+from binaryduo.paper.coupling_outcomes import (
+    at_equal_minutes,
+    comparisons,
+    minutes_sentence,
+    papers_sentence,
+    pooled,
+    sentence,
+)
 from binaryduo.paper.paper_map import line_of, markdown
 from binaryduo.paper.results import dump, missing, read_best
 from binaryduo.training import named
@@ -35,7 +42,13 @@ def _rows(**means: dict[int, float]) -> list[Row]:
     ("baseline", "scratch", "duo", "outcome", "words"),
     [
         (80.0, 80.1, 82.0, "duo", "Coupling pays at 10 epochs: with 10 epochs duo is at +2.00 ± 0."),
-        (80.0, 82.0, 81.9, "topology", "The topology pays and coupling does not, at 10 epochs"),
+        (
+            80.0,
+            82.0,
+            81.9,
+            "topology",
+            "The topology pays and coupling is not shown to add to it, at 10 epochs",
+        ),
         (80.0, 82.0, 80.0, "topology", "and duo at -2.00 ±"),
         (80.0, 80.15, 80.3, "ahead", "whether by coupling or by its topology is open"),
         (80.0, 79.0, 79.0, "behind", "Coupling does not pay at 10 epochs"),
@@ -87,6 +100,30 @@ def test_the_papers_comparison_is_of_e_plus_e_against_e() -> None:
     assert found["the decoupled topology from scratch is below the baseline"].verdict == "undecided"
     part = [row for row in rows if row["way"] != "scratch"]
     assert [v.claim for v in study.verdicts(part)] == ["duo beats the binary baseline"]
+
+
+def test_equal_minutes_lie_between_budgets_of_the_other_way() -> None:
+    """An epoch of duo takes half as long here: its 40 epochs are as long as 20 of the others."""
+    rows = _rows(baseline={10: 80, 20: 84, 40: 86}, scratch={20: 85, 40: 86}, duo={40: 87})
+    factor = {"duo": 0.5, "baseline": 1.0, "scratch": 1.0}
+
+    def minutes(way: str, epochs: int) -> float:
+        return epochs * factor[way]
+
+    found = at_equal_minutes(rows, 40, "baseline", minutes)
+    assert found is not None
+    assert found.middle == pytest.approx(3)
+    assert found.half == pytest.approx(pooled(rows).difference([0] * 3, [0] * 3).half)
+    factor["duo"] *= 2**0.5
+    longer = at_equal_minutes(rows, 40, "baseline", minutes)
+    assert longer is not None
+    # Over doublings t the baseline is 80 + 5 t − t²: at t = 1.5 it is 85.25, above the line's 85.
+    assert longer.middle == pytest.approx(87 - 85.25)
+    assert at_equal_minutes(rows, 40, "scratch", minutes) is None  # two budgets are no parabola
+    said = minutes_sentence(rows, minutes)
+    assert said is not None
+    assert "duo with 40 epochs (28 minutes) is at +1.75" in said
+    assert minutes_sentence(rows, lambda way, epochs: 1000.0 if way == "duo" else epochs) is None
 
 
 def test_a_budget_is_judged_when_all_its_seeds_are_there() -> None:
@@ -151,16 +188,22 @@ def test_the_recipe_and_the_study_have_the_rates_that_the_choices_found() -> Non
     assert found is not None
     best: dict[str, Row] = {}
     for row in found.rows:
-        usual = row.get("precision") == "bf16" and row.get("start") is None and row.get("share", 0.5) == 0.5
+        usual = row["question"] == "rate" and row.get("precision") == "bf16"
         if usual and row["last"] > best.get(row["way"], {"last": 0})["last"]:
             best[row["way"]] = row
     assert {way: row["lr"] for way, row in best.items()} == study.LR
     budget = named("budget")
     assert budget.finetune is not None
     assert (budget.train.lr, budget.finetune.lr, budget.anneals) == (study.LR["duo"], study.LR["duo"], 1)
-    for way in ("duo", "baseline"):
-        assert f"{best[way]['last']:.1f} %" in WHY["budget"]
-        assert f"{best[way]['lr']:g}" in WHY["budget"]
+    single = named("budget-scratch")
+    assert (single.train.lr, single.model.variant, single.finetune) == (
+        study.LR["scratch"],
+        "decoupled",
+        None,
+    )
+    for way, recipe in (("duo", "budget"), ("baseline", "budget"), ("scratch", "budget-scratch")):
+        assert f"{best[way]['last']:.1f} %" in WHY[recipe]
+        assert f"{best[way]['lr']:g}" in WHY[recipe]
 
 
 def test_the_study_judges_figure_6(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from binaryduo.paper_values import CIFAR10
 
 
 def units(profile: str) -> list[Unit]:
-    longer = t.longer(profile)
+    longer = t.as_long_as_two(profile)
     out = []
     for seed in t.seeds(profile):
         out += [

@@ -19,8 +19,8 @@ class Artefact:
     `judged` (all of them, if none does), for which the units of work with the values of `needs` are enough. `study` is
     an experiment of ours that judges it too, if it was run. `command` is another verb of the command line that makes
     it. `foremost` begins the claim whose number stands in the overview (else it is the first), `printed` is the paper's
-    one number where nothing was measured. `reduced` names results of a smaller setting that judge nothing; `pending`
-    says why nothing makes it yet.
+    one number where nothing was measured. `reduced` names results of a smaller setting that judge nothing, `beside` an
+    experiment of ours that belongs to it and judges nothing; `pending` says why nothing makes it yet.
     """
 
     key: str
@@ -35,6 +35,7 @@ class Artefact:
     foremost: str = ""
     printed: str = ""
     reduced: str | None = None
+    beside: str | None = None
     pending: str | None = None
 
     @property
@@ -111,6 +112,7 @@ ARTEFACTS = (
         command="binaryduo search --recipe vgg7-cifar10 --cases coupled,decoupled,scratch --metric best",
         printed=f"decoupled {CIFAR10['decoupled']} %",
         reduced="search_grid",
+        beside="coupling_choices",
     ),
     Artefact(
         "figure6-right",
@@ -150,6 +152,7 @@ ARTEFACTS = (
         "Test accuracy over weight decay and learning rate, for each precision.",
         command="binaryduo search --recipe vgg7-cifar10 --metric best "
         "--cases baseline:full,baseline:16,baseline:8,baseline:4,baseline",
+        beside="coupling_choices",
     ),
     Artefact(
         "appendix-b",

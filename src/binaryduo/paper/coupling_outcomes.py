@@ -5,7 +5,8 @@ the baseline, duo against its own topology from scratch, and that topology again
 one of five outcomes; the largest budget gives the sentence, smaller ones that say something else are named after it.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from binaryduo.paper.experiment import Row
@@ -107,8 +108,8 @@ def _duo(found: Comparison, when: str) -> str:
 
 def _topology(found: Comparison, when: str) -> str:
     return (
-        f"The topology pays and coupling does not, {when}: with {found.epochs} epochs the decoupled topology trained "
-        f"from scratch is at {found.topology.shown()} points against the baseline, and duo at "
+        f"The topology pays and coupling is not shown to add to it, {when}: with {found.epochs} epochs the decoupled "
+        f"topology trained from scratch is at {found.topology.shown()} points against the baseline, and duo at "
         f"{found.over_scratch.shown()} against that topology."
     )
 
@@ -153,3 +154,43 @@ def papers_sentence(rows: Sequence[Row], epochs: int, schedule: str | None = Non
     counts = [len(duo), *map(len, others.values())]
     seeds = str(counts[0]) if len(set(counts)) == 1 else "{}, {} and {}".format(*counts)
     return f"As the paper compares{how} ({epochs} + {epochs} epochs against {epochs}, n {seeds}), duo is at {text}."
+
+
+def at_equal_minutes(
+    rows: Sequence[Row], epochs: int, way: str, minutes: Callable[[str, int], float]
+) -> Interval | None:
+    """Duo with so many epochs against a way that trains for as many minutes.
+
+    The other way's accuracy is interpolated over the logarithm of the minutes, by the parabola through its three
+    nearest budgets: accuracies rise less from each doubling to the next, and a line would lie below them. None where it
+    has fewer budgets, or none on one of the sides. The interval is of the seeds alone.
+    """
+    duo, now = accuracies(rows, "duo", epochs), math.log(minutes("duo", epochs))
+    budgets = {row["epochs"] for row in rows if row["way"] == way and row.get("schedule") is None}
+    at = {budget: math.log(minutes(way, budget)) for budget in budgets}
+    if not duo or len(at) < 3 or not min(at.values()) <= now <= max(at.values()):
+        return None
+    nearest = sorted(at, key=lambda budget: abs(at[budget] - now))[:3]
+    parts = [(1.0, duo)]
+    for budget in nearest:  # Lagrange's weights
+        others = [at[other] for other in nearest if other != budget]
+        weight = math.prod((now - x) / (at[budget] - x) for x in others)
+        parts.append((-weight, accuracies(rows, way, budget)))
+    return pooled(rows).contrast(parts)
+
+
+def minutes_sentence(rows: Sequence[Row], minutes: Callable[[str, int], float]) -> str | None:
+    """The comparison at equal minutes of the largest budget of duo that has one."""
+    for epochs in sorted({row["epochs"] for row in rows if row["way"] == "duo"}, reverse=True):
+        found = {way: at_equal_minutes(rows, epochs, way, minutes) for way in WORDS}
+        text = " and at ".join(
+            f"{interval.shown()} against {WORDS[way]}"
+            for way, interval in found.items()
+            if interval is not None
+        )
+        if text:
+            return (
+                f"At equal minutes, for which the others are interpolated between their budgets, duo with {epochs} "
+                f"epochs ({minutes('duo', epochs):.0f} minutes) is at {text}."
+            )
+    return None

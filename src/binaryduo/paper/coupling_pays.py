@@ -27,7 +27,14 @@ from matplotlib.lines import Line2D
 from binaryduo.paper import coupling_choices
 from binaryduo.paper import ways as w
 from binaryduo.paper.accuracies import EQUAL, PAPERS, shown
-from binaryduo.paper.coupling_outcomes import accuracies, comparisons, papers_sentence, pooled, sentence
+from binaryduo.paper.coupling_outcomes import (
+    accuracies,
+    comparisons,
+    minutes_sentence,
+    papers_sentence,
+    pooled,
+    sentence,
+)
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
 from binaryduo.paper.judging import Interval
 from binaryduo.paper.rates import BEST
@@ -46,6 +53,8 @@ NETWORK = "vgg7 at full width on cifar10"
 COLOURS = coupling_choices.COLOURS
 INK = "#1b1f24"
 BESIDE = {"baseline": 0.98, "scratch": 1.0, "duo": 1.02}  # equal epochs are drawn side by side
+CASES = {"baseline": "baseline", "scratch": "scratch", "duo": "decoupled"}  # the paper's numbers
+SIDES = {"baseline": "baseline", "scratch": "from scratch", "duo": "duo"}
 NAMES = {
     "baseline": "binary baseline",
     "scratch": "decoupled topology, from scratch",
@@ -100,11 +109,11 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
             continue
         setting = f"{EQUAL}, {found.epochs} each; {NETWORK}"
         claims = (
-            ("duo beats the binary baseline", found.over_baseline),
-            ("duo beats its own topology from scratch", found.over_scratch),
-            ("the decoupled topology from scratch beats the baseline", found.topology),
+            ("duo beats the binary baseline", "duo", "baseline", found.over_baseline),
+            ("duo beats its own topology from scratch", "duo", "scratch", found.over_scratch),
+            ("the decoupled topology from scratch beats the baseline", "scratch", "baseline", found.topology),
         )
-        out += [_verdict(claim, setting, interval) for claim, interval in claims]
+        out += [_verdict(claim, setting, high, low, interval) for claim, high, low, interval in claims]
     return out + _papers_verdicts(rows)
 
 
@@ -122,20 +131,29 @@ def _papers_verdicts(rows: list[Row], epochs: int = 20) -> list[Verdict]:
         ("duo beats its own topology from scratch", against, "duo", "scratch"),
     )
     return [
-        _verdict(claim, f"{PAPERS}, {setting}; {NETWORK}", pooled(rows).difference(found[high], found[low]))
+        _verdict(
+            claim,
+            f"{PAPERS}, {setting}; {NETWORK}",
+            high,
+            low,
+            pooled(rows).difference(found[high], found[low]),
+            f"{CIFAR10[CASES[high]] - CIFAR10[CASES[low]]:+.2f}",
+        )
         for claim, setting, high, low in claims
         if min(len(found[high]), len(found[low])) >= _planned(epochs)
     ]
 
 
-def _verdict(claim: str, setting: str, found: Interval) -> Verdict:
+def _verdict(claim: str, setting: str, high: str, low: str, found: Interval, printed: str = "") -> Verdict:
     evidence = f"difference in points: {found.shown()}"
-    return Verdict(claim, setting, found.verdict, evidence, f"{found.shown()} points")
+    number = f"{SIDES[high]} − {SIDES[low]}: {found.shown()} points"
+    return Verdict(claim, setting, found.verdict, evidence, number, printed)
 
 
 def numbers(rows: list[Row]) -> str:
     """The answer so far, the paper's comparisons, every mean, and what is missing."""
-    parts = [sentence(rows), papers_sentence(rows, 20), papers_sentence(rows, 100, "step")]
+    equal = minutes_sentence(rows, lambda way, epochs: _at(way, epochs, STEP_SECONDS))
+    parts = [sentence(rows), equal, papers_sentence(rows, 20), papers_sentence(rows, 100, "step")]
     kinds = dict.fromkeys((row["epochs"], row["way"], row.get("schedule")) for row in rows)
     means = [
         f"{epochs} epochs{'' if schedule is None else ', step schedule'}, {way} {shown(some)}"
@@ -197,7 +215,7 @@ def _panel(axes: Axes, rows: list[Row], step: dict[str, float]) -> None:
         for epochs in {r["epochs"] for r in rows if r["way"] == way and r.get("schedule") == "step"}:
             found = accuracies(rows, way, epochs, "step")
             axes.plot([_at(way, epochs, step)] * len(found), found, "s", ms=7, color=colour)
-        case, length = ("decoupled", 400) if way == "duo" else (way, 200)
+        case, length = CASES[way], 400 if way == "duo" else 200
         at = _at(way, length, step)
         axes.plot(at, CIFAR10[case], "D", ms=8, mfc="none", mec=colour)
         offset, side = {

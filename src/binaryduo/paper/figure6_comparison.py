@@ -21,7 +21,7 @@ PAPER = {**CIFAR10, "from scratch": CIFAR10["scratch"]}
 
 
 def units(profile: str) -> list[Unit]:
-    longer = t.longer(profile)
+    longer = t.as_long_as_two(profile)
     out = []
     for seed in t.SEEDS:
         if longer:

@@ -88,10 +88,19 @@ class Pooled:
 
     def difference(self, high: Sequence[float], low: Sequence[float]) -> Interval:
         """The difference of two means; also of single runs, as long as others say how much runs scatter."""
-        middle = mean(high) - mean(low)
+        return self.contrast([(1.0, high), (-1.0, low)])
+
+    def contrast(self, parts: Sequence[tuple[float, Sequence[float]]]) -> Interval:
+        """A weighted sum of means of groups: (weight, values) each.
+
+        >>> Pooled(1.0, 100).contrast([(1.0, [4.0]), (-0.5, [2.0]), (-0.5, [3.0])]).shown()
+        '+1.50 ± 2.43'
+        """
+        middle = sum(weight * mean(values) for weight, values in parts)
         if self.df == 0:
             return Interval(middle, math.inf)
-        return Interval(middle, quantile(self.df) * self.deviation * math.sqrt(1 / len(high) + 1 / len(low)))
+        spread = math.sqrt(sum(weight**2 / len(values) for weight, values in parts))
+        return Interval(middle, quantile(self.df) * self.deviation * spread)
 
 
 def all_of(parts: Sequence[str]) -> str:

@@ -84,6 +84,11 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     if artefact.reduced is not None and (note := _reduced(artefact.reduced, root)) is not None:
         notes.append(note)
         pictures += sorted((root / artefact.reduced).glob("*.png"))
+    if artefact.beside is not None and (own := read_best(artefact.beside, root)) is not None:
+        experiment = find(artefact.beside)
+        said = "" if experiment.numbers is None else experiment.numbers(own.rows)
+        notes.append(f"beside it, `reproduce {artefact.beside.replace('_', '-')}`: {said}")
+        pictures += sorted((root / artefact.beside).glob("*.png"))
     relevant = [v for v in details if v.setting.startswith(artefact.judged)] or details
     verdict = next((name for name in VERDICTS if any(v.verdict == name for v in relevant)), "not run")
     deciding = [v for v in relevant if v.verdict == verdict and v.number]

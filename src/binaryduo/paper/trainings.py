@@ -95,7 +95,7 @@ def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: i
     """
     recipe = base(profile)
     if profile == "hours" and stages == 1:
-        longer = 0 if recipe.finetune is None else recipe.finetune.epochs
+        longer = as_long_as_two(profile)
         model = {"lr": BEST["baseline"] if model.get("levels", 2) == 2 else BEST["duo"], **model}
     chosen = {"levels": 2, "ste": "relu1", "variant": "baseline", "topology": "duo", **model}
     return {
@@ -242,7 +242,7 @@ def seconds_a_step(recipe: Recipe, data: Any) -> float:
     return statistics.median(times[1:])
 
 
-def longer(profile: str) -> int:
+def as_long_as_two(profile: str) -> int:
     """Epochs to add to a single stage, so that it is trained as long as two; none in the paper's setting."""
     second = base(profile).finetune
     return 0 if profile == "paper" or second is None else second.epochs

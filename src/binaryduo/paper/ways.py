@@ -35,7 +35,7 @@ def unit(way: str, epochs: int, seed: int, lr: float, **settings: Any) -> Unit:
     """One run. `share` of the epochs go to the coupled stage; `anneals` 1: one anneal over both stages.
 
     `precision` "bf16" trains in bfloat16 where autocast does; tests are always in float32. `test_every`: epochs.
-    `levels` and `interval` are of the coupled network: see `training.Model`.
+    `levels` and `interval` are of the coupled network: see `training.Model`; `moments` as in `training.Recipe`.
     """
     usual: dict[str, Any] = {"network": "vgg7", "width": 1.0, "weight_bits": 32, "validation": 0.0}
     if way == "duo":
@@ -72,7 +72,7 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     loop = replace(recipe.loop, seed=work["seed"], engine="fast", tensorboard=False)
     loop = replace(loop, **{key: work[key] for key in ("precision", "test_every") if key in work})
     recipe = replace(recipe, name="ways", model=model, data=data, loop=loop, anneals=work.get("anneals", 2))
-    return replace(recipe, train=train, finetune=finetune)
+    return replace(recipe, train=train, finetune=finetune, moments=work.get("moments"))
 
 
 def _timed(stage: Stage, work: Unit, epochs: int, lr: float) -> Stage:
