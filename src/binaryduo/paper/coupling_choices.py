@@ -60,26 +60,26 @@ def units(profile: str) -> list[Unit]:
     once: dict[str, Any] = {**common, **QUICK}
     return [
         *first,
-        _at_rate("baseline", LR, **once),
-        _at_rate("baseline", 2 * LR, **once),  # the baseline first, so that it is never tuned less than ours
-        _at_rate("duo", LR, **once),
-        _at_rate("scratch", LR, **once),
-        _at_rate("scratch", 2 * LR, **once),
-        _at_rate("duo", 2 * LR, **once),
-        *(_at_rate(way, 4 * LR, **once) for way in w.WAYS),
-        _at_rate("baseline", 8 * LR, **once),
-        _at_rate("scratch", 8 * LR, **once),
-        _at_rate("duo", BEST["duo"], question="share", share=1 / 3, **once),
-        _at_rate("duo", BEST["duo"], question="share", share=2 / 3, **once),
-        _at_rate("baseline", BEST["baseline"], question="shifted", start="shifted", **once),
-        *(_at_rate("duo", rate, question="moments", moments="copied", **once) for rate in (2 * LR, 4 * LR)),
+        at_rate("baseline", LR, **once),
+        at_rate("baseline", 2 * LR, **once),  # the baseline first, so that it is never tuned less than ours
+        at_rate("duo", LR, **once),
+        at_rate("scratch", LR, **once),
+        at_rate("scratch", 2 * LR, **once),
+        at_rate("duo", 2 * LR, **once),
+        *(at_rate(way, 4 * LR, **once) for way in w.WAYS),
+        at_rate("baseline", 8 * LR, **once),
+        at_rate("scratch", 8 * LR, **once),
+        at_rate("duo", BEST["duo"], question="share", share=1 / 3, **once),
+        at_rate("duo", BEST["duo"], question="share", share=2 / 3, **once),
+        at_rate("baseline", BEST["baseline"], question="shifted", start="shifted", **once),
+        *(at_rate("duo", rate, question="moments", moments="copied", **once) for rate in (2 * LR, 4 * LR)),
     ]
 
 
-def _at_rate(way: str, lr: float, question: str = "rate", **settings: Any) -> Unit:
+def at_rate(way: str, lr: float, question: str = "rate", epochs: int = EPOCHS, **settings: Any) -> Unit:
     """A run at one rate; duo with one anneal over both stages, so that it has one rate as the others."""
     one = {"finetune_lr": lr, "anneals": 1} if way == "duo" else {}
-    return w.unit(way, EPOCHS, 0, lr, question=question, **one, **settings)
+    return w.unit(way, epochs, 0, lr, question=question, **one, **settings)
 
 
 def name_of(row: Row) -> str:

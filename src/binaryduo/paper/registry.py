@@ -31,6 +31,7 @@ EXPERIMENTS = (
     "central_claim",
     "sample_size",
     "coupling_choices",
+    "coupling_rates",
     "coupling_pays",
     "coupling_mismatch",
     "one_bit_weights",
