@@ -1,9 +1,11 @@
 """Processes and devices: one process by itself, or one of many under torchrun."""
 
+import atexit
 import os
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import DoublePrecision
 
@@ -43,8 +45,21 @@ def make_fabric(loop: Loop) -> Fabric:
         precision=PRECISIONS.get(loop.precision),
         plugins=[Float64()] if loop.precision == "64" else None,
     )
+    theirs = dist.is_available() and dist.is_initialized()
     fabric.launch()
+    if world > 1 and not theirs:
+        atexit.register(leave_group)
     return fabric
+
+
+def leave_group() -> None:
+    """End the process group that `make_fabric` has joined, before the interpreter goes.
+
+    Gloo's threads would otherwise be torn down with it: now and then that aborts a process whose work is done, and
+    torchrun calls the whole run failed. (Fabric does the same, for NCCL only.)
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def process_lost(error: RuntimeError) -> ProcessLost | None:
