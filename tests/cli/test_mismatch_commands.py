@@ -94,6 +94,18 @@ def test_network_compares_stes(images, tmp_path, capsys):
     assert picture.exists()
 
 
+def test_network_by_slopes(images, tmp_path, capsys):
+    out, picture = tmp_path / "p.json", tmp_path / "p.png"
+    command = ("mismatch", "network", "mlp", "--data", images, "--estimator")
+    assert call(*command, "slopes", "--directions", 3, "--out", out, "--plot", picture) == 0
+    assert "kept" in capsys.readouterr().out
+    (found,) = json.loads(out.read_text())
+    assert (found["step"], found["directions"]) == (0.01, 3)
+    assert picture.exists()
+    assert call(*command, "slope") == 2
+    assert "unknown estimator 'slope'" in capsys.readouterr().err
+
+
 def test_network_with_weights(images, tmp_path, capsys):
     from safetensors.torch import save_file
 

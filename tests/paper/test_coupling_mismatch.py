@@ -25,7 +25,7 @@ def _row(network: str, moment: str, seed: int, level: float) -> Row:
         "d": exact,
         "e": exact,
     }
-    work = {"network": network, "moment": moment, "seed": seed, "epochs": m.EPOCHS}
+    work = {"network": network, "moment": moment, "seed": seed, "epochs": m.EPOCHS, "step": m.STEPS[0]}
     return {**work, "cosine": cosine, **({"last": 80.0 + seed} if moment == "end" else {})}
 
 
@@ -40,17 +40,26 @@ def test_layers_behind_the_last_activation_and_without_a_gradient_do_not_count()
     assert m.levels([row], "baseline", "start") == {0: pytest.approx(0.4)}
 
 
-def test_each_network_is_compared_with_the_baseline_at_the_same_moment() -> None:
+def test_each_claim_is_of_two_moments() -> None:
     rows = _rows(baseline=0.3, scratch=0.3, coupled=0.6, decoupled=0.2)
-    found = {(v.claim.split(",")[0], v.verdict) for v in m.verdicts(rows)}
+    found = {v.claim.split(",")[0]: v.verdict for v in m.verdicts(rows)}
     assert found == {
-        ("as it is drawn", "holds"),
-        ("after its epochs", "holds"),
-        ("after fine-tuning", "does not hold"),
-        ("trained from scratch", "undecided"),
+        "as drawn": "holds",
+        "of one function": "holds",
+        "after fine-tuning": "does not hold",
+        "trained from scratch": "undecided",
     }
-    assert "coupled: start 0.601 (n 3), end 0.601 (n 3)" in m.numbers(rows)
+    assert "1 %, coupled: start 0.601 (n 3), end 0.601 (n 3)" in m.numbers(rows)
     assert list(m.draw(rows)) == ["mismatch.png"]
+
+
+def test_the_longer_step_stands_beside_and_judges_nothing() -> None:
+    rows = _rows(baseline=0.3, coupled=0.6)
+    longer = [{**row, "step": m.STEPS[1]} for row in _rows(baseline=0.6, coupled=0.3)]
+    (found,) = m.verdicts(rows + longer)
+    assert found.verdict == "holds"
+    assert "with steps of 3 %: -0.300" in found.evidence
+    assert m.verdicts(longer) == []
 
 
 def test_a_part_decides_nothing() -> None:
@@ -78,14 +87,17 @@ def test_every_network_of_a_run_is_measured(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(ways, "recipe_of", embedded)
     seen: list[torch.nn.Module] = []
-    profile = m.cosines
+    slopes = m.slopes
 
     def watched(model: torch.nn.Module, *rest: Any) -> Any:
         seen.append(model)
-        return profile(model, *rest)
+        return slopes(model, *rest)
 
-    monkeypatch.setattr(m, "cosines", watched)
-    rows = [m.measure(work, Workspace(tmp_path))[0] for work in m.units("smoke")]
+    monkeypatch.setattr(m, "slopes", watched)
+    works = sorted(m.units("smoke"), key=lambda work: list(m.NETWORKS).index(work["network"]))
+    rows = [row for work in works for row in m.measure(work, Workspace(tmp_path))]
+    assert [row["step"] for row in rows] == [*m.STEPS] * len(works)
+    rows, seen = m.at_step(rows), seen[::2]
     assert [(row["network"], row["moment"], "last" in row) for row in rows] == [
         (network, moment, moment == "end") for network in m.NETWORKS for moment in m.MOMENTS
     ]

@@ -1,5 +1,7 @@
 """`binaryduo mismatch network`: the gradient mismatch of a real network, layer by layer."""
 
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -8,12 +10,13 @@ import typer
 from binaryduo.cli import network_options as opt
 from binaryduo.cli import sources
 from binaryduo.cli.outputs import Numbers, Picture, write_numbers
-from binaryduo.errors import ArgumentError, DataError
+from binaryduo.errors import ArgumentError, DataError, unknown_name
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from binaryduo.data import DataSet
+    from binaryduo.mismatch import Profile, Slopes
 
 
 def network(
@@ -35,9 +38,22 @@ def network(
     width: opt.OptionalWidth = None,
     images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
     coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
+    estimator: Annotated[
+        str,
+        typer.Option(
+            help="cdg: the slopes along single weights; slopes: that along the coarse gradient against random "
+            "directions, all weights of a layer at once: less noise on large layers."
+        ),
+    ] = "cdg",
+    directions: Annotated[
+        int, typer.Option(help="Random directions in each layer, with --estimator slopes.")
+    ] = 32,
     step: Annotated[
         str,
-        typer.Option(help="CDG's step ε: a number, or auto to choose one for each layer from its weights."),
+        typer.Option(
+            help="CDG's step ε: a number, or auto to choose one for each layer from its weights. For slopes a share "
+            "of the length of each layer's weights; auto is 0.01."
+        ),
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of the drawn weights (and of random weights).")] = 0,
     ste: Annotated[list[str] | None, typer.Option(help="Compare these STEs; may be repeated.")] = None,
@@ -47,10 +63,10 @@ def network(
     out: Numbers = None,
     plot: Picture = None,
 ) -> None:
-    """Compare the coarse gradient with the CDG in each layer of a network: is this STE better?
+    """Compare the coarse gradient with the loss itself in each layer of a network: is this STE better?
 
     Examples: `binaryduo mismatch network runs/demo-duo --ste relu1 --ste swishsign`,
-    `binaryduo mismatch network vgg7 --data cifar10`
+    `binaryduo mismatch network vgg7 --data cifar10 --estimator slopes --images 512`
     """
     import runpy
 
@@ -60,10 +76,13 @@ def network(
     from binaryduo import models
     from binaryduo._common.weight_files import load_weights, read_weights
     from binaryduo.cli.progress import progress_bar
-    from binaryduo.mismatch import compare_stes, plot_profiles
+    from binaryduo.mismatch import compare_stes, plot_profiles, slopes
     from binaryduo.mismatch.settling import settle_norms
+    from binaryduo.mismatch.slopes import plot_slopes
     from binaryduo.training.sources import model_tensors
 
+    if estimator not in (known := ["cdg", "slopes"]):
+        raise unknown_name("estimator", estimator, known)
     if define is not None:
         if not define.is_file():
             raise ArgumentError(
@@ -98,15 +117,27 @@ def network(
     if x.dim() == 4:  # the faster layout of memory for convolutions on processors
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
+    chosen = _step(step)
     with progress_bar(f"{name}, {len(x)} images") as progress:
-        profiles = compare_stes(
-            model, F.cross_entropy, x, y, ste or [], _step(step), coordinates, seed, progress=progress
-        )
-    for profile in profiles:
+        found: Sequence[Profile | Slopes]
+        if estimator == "cdg":
+            found = profiles = compare_stes(
+                model, F.cross_entropy, x, y, ste or [], chosen, coordinates, seed, progress=progress
+            )
+            draw: Callable[[Path], Path] = functools.partial(plot_profiles, profiles)
+        else:
+            stes: list[str | None] = [*ste] if ste else [None]
+            share = 0.01 if chosen == "auto" else chosen
+            found = several = [
+                slopes(model, F.cross_entropy, x, y, share, directions, seed, ste=one, progress=progress)
+                for one in stes
+            ]
+            draw = functools.partial(plot_slopes, several)
+    for profile in found:
         typer.echo(str(profile) + "\n")
-    write_numbers(out, [profile.to_dict() for profile in profiles])
+    write_numbers(out, [profile.to_dict() for profile in found])
     if plot is not None:
-        plot_profiles(profiles, plot)
+        draw(plot)
         typer.echo(f"picture: {plot}")
     if not ste:
         sources.next_step(f"binaryduo mismatch network {name} … --ste relu1 --ste swishsign")

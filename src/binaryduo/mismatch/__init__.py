@@ -4,6 +4,7 @@
     bd.mismatch.cosine(problem.coarse_gradient(), problem.cdg())
 
     print(bd.mismatch.profile(model, loss_fn, images, labels))    # any network, layer by layer
+    print(bd.mismatch.slopes(model, loss_fn, images, labels))     # the same question, all weights of a layer at once
 
 Paper: Section 4, Appendices B, C and H.
 """
@@ -13,6 +14,7 @@ from binaryduo.mismatch.landscapes import loss_curve, loss_panels, loss_surface,
 from binaryduo.mismatch.profile_result import LayerProfile, Profile, plot_profiles
 from binaryduo.mismatch.profiling import compare_stes, profile
 from binaryduo.mismatch.similarity import cosine
+from binaryduo.mismatch.slopes import LayerSlopes, Slopes, slopes
 from binaryduo.mismatch.sweeps import BINARY_STES, FIGURE_CASES, PRECISIONS, Case, select, sweep
 from binaryduo.mismatch.time_plot import plot_over_time
 from binaryduo.mismatch.toy import ToyProblem
@@ -23,7 +25,9 @@ __all__ = [
     "PRECISIONS",
     "Case",
     "LayerProfile",
+    "LayerSlopes",
     "Profile",
+    "Slopes",
     "ToyProblem",
     "compare_stes",
     "cosine",
@@ -35,6 +39,7 @@ __all__ = [
     "plot_profiles",
     "profile",
     "select",
+    "slopes",
     "surface_panel",
     "sweep",
 ]

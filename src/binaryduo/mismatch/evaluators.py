@@ -1,17 +1,18 @@
-"""The losses of a network after each of many steps along single weights of one layer."""
+"""What a network returns after a change of one layer: losses after many steps along single weights, or outputs."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from binaryduo._common.float64 import AllFloat64
 from binaryduo.errors import ArgumentError
 from binaryduo.mismatch.outputs import flat
-from binaryduo.mismatch.perturbation import Coordinate, draw_coordinates, effective_weight, shift
+from binaryduo.mismatch.perturbation import Coordinate, draw_coordinates, effective_weight, response, shift
 from binaryduo.mismatch.suffix import Rows, Suffix
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -42,6 +43,20 @@ class Evaluator(Protocol):
         self, name: str, at: Sequence[Coordinate], steps: Sequence[float], samples: Samples
     ) -> tuple[Tensor, int]:
         """The loss (V,), float64, for weight[at[v]] + steps[v] of layer `name`, and the rows it took."""
+
+    def at(self, name: str, batch: Tensor) -> "LayerInBatch":
+        """Layer `name` in a forward pass over a batch, ready to be changed."""
+
+
+class LayerInBatch(Protocol):
+    """A layer, what goes into it, and what the network returns if something is added to what comes out of it."""
+
+    @property
+    def given(self) -> Tensor:
+        """The layer's input."""
+
+    def outputs_after(self, change: Tensor) -> Tensor:
+        """The network's outputs, flat, with `change` added to the layer's output."""
 
 
 class SuffixEvaluator:
@@ -74,6 +89,31 @@ class SuffixEvaluator:
                 changed.append(Rows(rows.variant, rows.image + first, rows.output))
         return _losses(len(at), changed, samples), self.suffix.evaluated - before
 
+    @torch.no_grad()
+    def at(self, name: str, batch: Tensor) -> LayerInBatch:
+        """See Evaluator."""
+        (node,) = self.suffix.uses(name)
+        return _InSuffix(self.suffix, node, self.suffix.clean(batch.clone()))
+
+
+@dataclass(frozen=True)
+class _InSuffix:
+    suffix: Suffix
+    node: fx.Node
+    values: dict[fx.Node, Any]
+
+    @property
+    def given(self) -> Tensor:
+        found: Tensor = self.values[self.node.all_input_nodes[0]]
+        return found
+
+    @torch.no_grad()
+    def outputs_after(self, change: Tensor) -> Tensor:
+        rows = self.suffix.added(self.node, self.values, change)
+        outputs: Tensor = self.values[self.suffix.nodes[-1]].clone()
+        outputs[rows.image] = rows.output
+        return outputs
+
 
 class WholeEvaluator:
     """Runs the whole network for every step: for models that torch.fx cannot trace."""
@@ -104,14 +144,43 @@ class WholeEvaluator:
                 y.select(dim, coordinate.channel).add_(shift(layer, args[0], coordinate), alpha=step)
                 return y
 
-            handle = module.register_forward_hook(move)
-            try:
+            with _hooked(module, move):
                 batches = torch.split(samples.inputs, samples.batch_size)
                 outputs = torch.cat([flat(self.net(batch.clone())) for batch in batches])
-            finally:
-                handle.remove()
             out.append(float(samples.loss(outputs.double(), samples.targets)))
         return torch.tensor(out, dtype=torch.float64), len(at) * len(samples.inputs)
+
+    @torch.no_grad()
+    def at(self, name: str, batch: Tensor) -> LayerInBatch:
+        """See Evaluator."""
+        seen: list[Tensor] = []
+        module = self.net.get_submodule(name)
+        with _hooked(module, lambda _, args, __: seen.append(args[0].clone())):
+            self.net(batch.clone())
+        return _InWhole(self.net, module, batch, seen[-1])
+
+
+@dataclass(frozen=True)
+class _InWhole:
+    net: nn.Module
+    module: nn.Module
+    batch: Tensor
+    given: Tensor
+
+    @torch.no_grad()
+    def outputs_after(self, change: Tensor) -> Tensor:
+        with _hooked(self.module, lambda _, __, y: y + change):
+            return flat(self.net(self.batch.clone()))
+
+
+@contextmanager
+def _hooked(module: nn.Module, hook: Callable[..., Any]) -> Iterator[None]:
+    """A forward hook for as long as this lasts."""
+    handle = module.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 @torch.no_grad()
@@ -138,6 +207,12 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
             a, b = (way.losses(name, at * 3, steps, samples)[0] for way in ways)
             scale = float(view.abs().sum() * (1 + clean.abs().max()))
             if not torch.allclose(a, b, rtol=1e-8, atol=1e-8 * scale):
+                return name
+            layers = [way.at(name, few) for way in ways]
+            move = torch.randn(weight.shape, generator=random, dtype=torch.float64).to(weight.device) * size
+            change = response(wide.get_submodule(name), layers[0].given, move)
+            c, d = (layer.outputs_after(change) for layer in layers)
+            if not torch.allclose(c, d, rtol=1e-8, atol=1e-8 * (1 + float(c.abs().max()))):
                 return name
     return None
 

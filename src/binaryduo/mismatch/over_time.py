@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.graph.tracing import copied
-from binaryduo.mismatch.directions import Losses, project
-from binaryduo.mismatch.profiling import Loss, _coarse, _loss_and_slope, profile
+from binaryduo.mismatch.prepared import Loss
+from binaryduo.mismatch.profiling import profile
+from binaryduo.mismatch.slopes import slopes
 from binaryduo.mismatch.support import outside_support
 
 
@@ -26,29 +27,32 @@ def snapshot(
 ) -> dict[str, float]:
     """Flat numbers by name, a slash before the layer or activation; the model is left as it was.
 
-    cosine/, cosine_low/ and cosine_high/ are `profile`'s; directions/ and its ends the second estimator's, and
-    directions_variance/ its variance; outside/ the share of an activation's inputs where no gradient passes.
+    cosine/, cosine_low/ and cosine_high/ are `profile`'s; slopes/ and its ends those of `slopes`, and kept/ what is
+    kept of the slope that back-propagation promises; outside/ the share of an activation's inputs where no gradient
+    passes.
     """
     with torch.random.fork_rng(devices=[]):
         found = profile(
             model, loss_fn, inputs, targets, "auto", size.coordinates, seed, batch_size=len(inputs)
         )
-        line = {}
-        net = copied(model).eval()
         names = [layer.name for layer in found.layers]
-        with torch.no_grad():
-            outputs = net(inputs.clone())
-        _, slope = _loss_and_slope(loss_fn, outputs, targets)
-        coarse = _coarse(net, names, inputs, slope, len(inputs))
-        losses = Losses(loss_fn, inputs, targets)
-        for number, layer in enumerate(found.layers):
-            second = project(net, layer.name, coarse[layer.name], losses, size.directions, seed + number)
-            line[f"cosine/{layer.name}"] = layer.cosine
-            line[f"cosine_low/{layer.name}"], line[f"cosine_high/{layer.name}"] = layer.interval
-            line[f"directions/{layer.name}"] = second.cosine
-            line[f"directions_variance/{layer.name}"] = second.variance
-            low, high = second.interval
-            line[f"directions_low/{layer.name}"], line[f"directions_high/{layer.name}"] = low, high
+        second = slopes(
+            model,
+            loss_fn,
+            inputs,
+            targets,
+            directions=size.directions,
+            seed=seed,
+            layers=names,
+            batch_size=len(inputs),
+        )
+        line = {}
+        for one, other in zip(found.layers, second.layers, strict=True):
+            for what, layer in (("cosine", one), ("slopes", other)):
+                line[f"{what}/{layer.name}"] = layer.cosine
+                line[f"{what}_low/{layer.name}"], line[f"{what}_high/{layer.name}"] = layer.interval
+            line[f"kept/{other.name}"] = other.kept
+        net = copied(model).eval()
         line |= {f"outside/{name}": share for name, share in outside_support(net, inputs).items()}
     return line
 
@@ -57,15 +61,15 @@ def disagreements(line: dict[str, float]) -> list[str]:
     """The layers in which the intervals of the two estimators do not meet, by more than a curved loss explains.
 
     >>> ends = {"cosine_low/fc": 0.1, "cosine_high/fc": 0.2}
-    >>> disagreements({"cosine/fc": 0.15, **ends, "directions_low/fc": 0.5, "directions_high/fc": 0.9})
+    >>> disagreements({"cosine/fc": 0.15, **ends, "slopes_low/fc": 0.5, "slopes_high/fc": 0.9})
     ['fc']
     """
     layers = [key.removeprefix("cosine/") for key in line if key.startswith("cosine/")]
     return [
         name
         for name in layers
-        if line[f"cosine_low/{name}"] > line[f"directions_high/{name}"] + APART
-        or line[f"cosine_high/{name}"] < line[f"directions_low/{name}"] - APART
+        if line[f"cosine_low/{name}"] > line[f"slopes_high/{name}"] + APART
+        or line[f"cosine_high/{name}"] < line[f"slopes_low/{name}"] - APART
     ]
 
 

@@ -34,6 +34,19 @@ def effective_weight(module: nn.Module) -> Tensor:
     return binarize_weight(weight) if is_binary_weight(module) else weight
 
 
+def kind_of_weights(module: nn.Module) -> str:
+    """Which weights a step moves: the "effective" ones of a layer that binarizes them, the "latent" ones of others."""
+    return "effective" if is_binary_weight(module) else "latent"
+
+
+def response(module: nn.Module, x: Tensor, weight: Tensor) -> Tensor:
+    """What the layer would make of x with this weight in place of its own, and without its bias."""
+    if isinstance(module, nn.Linear):
+        return F.linear(x, weight)
+    out: Tensor = module._conv_forward(x, weight, None)  # type: ignore[operator]
+    return out
+
+
 @dataclass(frozen=True)
 class Coordinate:
     """One entry of a layer's weight, by its index."""

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from binaryduo.mismatch.shown import Bars, draw_bars, table
+
 
 @dataclass(frozen=True)
 class LayerCost:
@@ -71,8 +73,7 @@ class Profile:
         return 2 * sum(len(layer.coordinates) for layer in self.layers)
 
     def __str__(self) -> str:
-        head = ("layer", "cosine", "95 % interval", "coordinates", "weights", "step", "re-run", "s")
-        rows = [head]
+        rows = [("layer", "cosine", "95 % interval", "coordinates", "weights", "step", "re-run", "s")]
         for layer in self.layers:
             low, high = layer.interval
             rows.append(
@@ -88,11 +89,7 @@ class Profile:
                 )
             )
         rows.append(("total", f"{self.total:.4f}", "", "", "", "", "", f"{self.seconds:.1f}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
-        lines.insert(1, "  ".join("-" * width for width in widths))
+        lines = table(rows)
         lines.append(
             f"loss {self.loss:.6g}, {self._step()}, STE {self.ste}, {self.images} samples; cost "
             f"{self.forward_passes:.0f} forward passes, brute force {self.brute_force_passes}"
@@ -106,7 +103,7 @@ class Profile:
             )
         if self.left_out:
             lines.append(f"Not profiled, because forward() never calls them: {', '.join(self.left_out)}.")
-        return "\n".join(line.rstrip() for line in lines)
+        return "\n".join(lines)
 
     def _step(self) -> str:
         return "steps chosen for each layer" if self.step == "auto" else f"step {self.step:g}"
@@ -147,23 +144,14 @@ class Profile:
 
 def plot_profiles(profiles: list[Profile], path: str | Path) -> Path:
     """Bars of one or more profiles of the same network beside each other, one colour for each STE."""
-    from matplotlib.figure import Figure
-
-    names = [layer.name for layer in profiles[0].layers]
-    figure = Figure(figsize=(max(5.0, 0.9 * len(names) + 2), 3.6), layout="constrained")
-    axes = figure.subplots()
-    width = 0.8 / len(profiles)
-    for i, profile in enumerate(profiles):
-        x = [k + (i - (len(profiles) - 1) / 2) * width for k in range(len(names) + 1)]
-        heights = [layer.cosine for layer in profile.layers] + [profile.total]
-        low = [max(0.0, layer.cosine - layer.interval[0]) for layer in profile.layers] + [0.0]
-        high = [max(0.0, layer.interval[1] - layer.cosine) for layer in profile.layers] + [0.0]
-        axes.bar(x, heights, width, yerr=[low, high], capsize=3, label=profile.ste)
-    axes.set_xticks(range(len(names) + 1), [*names, "total"], rotation=30, ha="right")
-    axes.set_ylabel("cosine (coarse gradient, CDG)")
-    axes.axhline(0, color="black", linewidth=0.8)
-    axes.axhline(1, color="grey", linewidth=0.8, linestyle=":")
-    axes.set_title(f"Gradient mismatch, {profiles[0]._step()}, {profiles[0].images} samples")
-    axes.legend(title="STE", loc="lower right", framealpha=0.9)
-    figure.savefig(str(path), dpi=150)
-    return Path(path)
+    series = [
+        Bars(
+            profile.ste,
+            [*(layer.cosine for layer in profile.layers), profile.total],
+            [*(layer.interval for layer in profile.layers), (profile.total, profile.total)],
+        )
+        for profile in profiles
+    ]
+    names = [*(layer.name for layer in profiles[0].layers), "total"]
+    title = f"Gradient mismatch, {profiles[0]._step()}, {profiles[0].images} samples"
+    return draw_bars(series, names, "cosine (coarse gradient, CDG)", title, path)

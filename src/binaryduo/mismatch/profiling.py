@@ -3,29 +3,22 @@
 Paper: Section 4, carried from the toy problem to any network.
 """
 
-import copy
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
-from binaryduo.graph.tracing import copied
 from binaryduo.mismatch.automatic_step import choose_step
-from binaryduo.mismatch.evaluators import Evaluator, Samples, SuffixEvaluator, WholeEvaluator, disagreement
-from binaryduo.mismatch.outputs import flat, loss_of_flat
 from binaryduo.mismatch.parallel import OnProgress, generator
-from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, is_weighted
+from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, kind_of_weights
+from binaryduo.mismatch.prepared import Loss, check_counts, prepare, set_ste
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
 from binaryduo.mismatch.similarity import direction_cosine
-from binaryduo.nn import QuantAct, is_binary_weight
 from binaryduo.ste import STE
-
-Loss = Callable[[Any, Tensor], Tensor]
 
 
 def profile(
@@ -51,6 +44,7 @@ def profile(
     networks of other scales, can be compared. `ste` replaces the network's own STEs in the backward pass; `layers`
     chooses layers by their qualified names.
 
+    >>> from binaryduo.nn import QuantAct
     >>> net = nn.Sequential(nn.Linear(4, 8), QuantAct(levels=2), nn.Linear(8, 1))
     >>> x, y = torch.randn(500, 4), torch.randn(500, 1)
     >>> [layer.name for layer in profile(net, nn.functional.mse_loss, x, y, step=0.01).layers]
@@ -91,22 +85,15 @@ def compare_stes(
 
     An empty list profiles the network with the STEs it has.
     """
-    _check(model, inputs, targets, step, coordinates, batch_size)
+    if step != "auto" and not (isinstance(step, int | float) and 0 < step < float("inf")):
+        raise ArgumentError(f"step must be a positive number or 'auto', not {step!r}")
+    check_counts(coordinates=coordinates)
     chosen: list[STE | None] = [stes.get(ste) for ste in ([stes_] if isinstance(stes_, str) else stes_)] or [
         None
     ]
-    net = copied(model).eval()
-    names = _choose_layers(net, layers)
-    goal = targets.double() if targets.is_floating_point() else targets
     begin = time.perf_counter()
-    clean, example, called = _outputs(net, inputs, batch_size)
-    pass_seconds = time.perf_counter() - begin
-    loss = loss_of_flat(_double(loss_fn), example)
-    left_out = () if layers is not None else tuple(name for name in names if name not in called)
-    names = [name for name in names if name not in left_out]
-    value, slope = _loss_and_slope(loss, clean, goal)
-    evaluator: Evaluator = _evaluator(net, names, inputs)
-    samples = Samples(inputs, goal, clean, loss, batch_size)
+    given = prepare(model, loss_fn, inputs, targets, layers, batch_size)
+    net, names, evaluator, samples = given.net, given.names, given.evaluator, given.samples
     drawn, found, costs, taken = {}, {}, {}, {}
     for number, name in enumerate(names):
         started = time.perf_counter()
@@ -121,13 +108,13 @@ def compare_stes(
         losses, evaluated = evaluator.losses(name, [*at, *at], steps, samples)
         found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * own)
         seconds = time.perf_counter() - started
-        costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / pass_seconds)
+        costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / given.pass_seconds)
         if progress is not None:
             progress(number + 1, len(names))
     profiles = []
     for ste in chosen:
-        label = _set_ste(net, ste)
-        coarse = _coarse(net, names, inputs, slope, batch_size)
+        label = set_ste(net, ste)
+        coarse = given.coarse()
         results = []
         for name in names:
             index = tuple(torch.tensor([c.index for c in drawn[name]]).T)
@@ -142,7 +129,7 @@ def compare_stes(
                     interval,
                     [c.index for c in drawn[name]],
                     coarse[name].numel(),
-                    "effective" if is_binary_weight(net.get_submodule(name)) else "latent",
+                    kind_of_weights(net.get_submodule(name)),
                     costs[name],
                     found[name],
                     there,
@@ -154,154 +141,17 @@ def compare_stes(
             Profile(
                 results,
                 _total(results),
-                value,
+                given.loss,
                 step,
                 label,
                 len(inputs),
                 evaluator.method,
                 seconds,
-                pass_seconds,
-                left_out,
+                given.pass_seconds,
+                given.left_out,
             )
         )
     return profiles
-
-
-def _check(
-    model: nn.Module, inputs: Tensor, targets: Tensor, step: object, coordinates: int, batch_size: int
-) -> None:
-    if step != "auto" and not (isinstance(step, int | float) and 0 < step < float("inf")):
-        raise ArgumentError(f"step must be a positive number or 'auto', not {step!r}")
-    for name, value in (("coordinates", coordinates), ("batch_size", batch_size)):
-        if not isinstance(value, int) or value < 1:
-            raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")
-    if not any(isinstance(m, QuantAct) for m in model.modules()):
-        raise ArgumentError(
-            "the model has no quantized layer, so that there is no gradient mismatch to measure: "
-            "use binaryduo.nn.QuantAct as its activation"
-        )
-    for name, tensor in (("inputs", inputs), ("targets", targets)):
-        if not isinstance(tensor, Tensor):
-            raise ArgumentError(f"{name} must be a torch tensor, not {type(tensor).__name__}")
-    if len(inputs) == 0 or len(inputs) != len(targets):
-        raise ArgumentError(
-            f"there are {len(inputs)} inputs and {len(targets)} targets: give one target an input"
-        )
-    for name, tensor in (("inputs", inputs), ("targets", targets)):
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ArgumentError(f"the {name} contain NaN or infinity: clean the data first")
-
-
-def _choose_layers(net: nn.Module, layers: Sequence[str] | None) -> list[str]:
-    known = [name for name, module in net.named_modules() if is_weighted(module)]
-    unknown = [name for name in layers or [] if name not in known]
-    if unknown or not known:
-        raise ArgumentError(
-            f"no dense or convolution layer is called {unknown[0]!r}: there are {', '.join(known)}"
-            if unknown
-            else "the model has no dense or convolution layer to profile"
-        )
-    names = known if layers is None else [name for name in known if name in set(layers)]
-    if not names:
-        raise ArgumentError(f"`layers` is empty: name some of {', '.join(known)}, or leave it out")
-    users: dict[int, list[str]] = {}
-    for name, module in net.named_modules(remove_duplicate=False):
-        for parameter in module.parameters(recurse=False):
-            users.setdefault(id(parameter), []).append(name)
-    for name in names:
-        weight = net.get_submodule(name)._parameters.get("weight")
-        others = [other for other in users.get(id(weight), []) if other != name]
-        if weight is None or others:
-            why = (
-                f"it shares its weight with {others[0]!r}"
-                if others
-                else "its weight is computed from other parameters"
-            )
-            raise ArgumentError(
-                f"layer {name!r} cannot be profiled: {why}. Leave it out by listing the others in `layers`"
-            )
-    return names
-
-
-def _double(loss_fn: Loss) -> Loss:
-    return copy.deepcopy(loss_fn).double() if isinstance(loss_fn, nn.Module) else loss_fn
-
-
-@torch.no_grad()
-def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> tuple[Tensor, Any, set[str]]:
-    """The outputs as one tensor, those of the first batch as they are, and the layers that were called."""
-    called: set[str] = set()
-    handles = [
-        module.register_forward_hook(lambda *_, name=name: called.add(name))
-        for name, module in net.named_modules()
-        if is_weighted(module)
-    ]
-    parts = [net(batch.clone()) for batch in torch.split(inputs, batch_size)]  # a model may change its input
-    for handle in handles:
-        handle.remove()
-    return torch.cat([flat(part) for part in parts]), parts[0], called
-
-
-def _loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
-    """The loss, and its derivative by the outputs: what back-propagation starts from."""
-    leaf = outputs.detach().clone().double().requires_grad_()
-    with torch.enable_grad():
-        value = loss(leaf, targets)
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise ArgumentError(f"the loss is not a scalar ({shape}): average it over the samples")
-    if not bool(value.isfinite()):
-        raise ArgumentError(f"the loss of the unchanged model is {value.item()}: check weights and data")
-    if not value.requires_grad:
-        raise ArgumentError("the loss has no gradient: use a differentiable one, not an accuracy")
-    (slope,) = torch.autograd.grad(value, leaf)
-    return float(value.detach()), slope.to(outputs.dtype)
-
-
-def _evaluator(net: nn.Module, names: list[str], inputs: Tensor) -> Evaluator:
-    """The fast way where it can be taken, tried out on a few samples; whole forward passes elsewhere."""
-    try:
-        found = SuffixEvaluator(net, names, inputs[:4])
-        differs = disagreement(net, names, inputs[:4])
-        problem = f"layer {differs!r} gives other values" if differs else ""
-    except ArgumentError:
-        raise
-    except Exception as error:  # torch.fx raises many kinds
-        problem = str(error).strip().partition("\n")[0]
-    if not problem:
-        return found
-    warnings.warn(
-        f"the model cannot be followed from a layer on ({problem}): every perturbation takes a whole forward pass "
-        "instead, which is slow",
-        stacklevel=4,
-    )
-    return WholeEvaluator(net)
-
-
-def _set_ste(net: nn.Module, ste: "str | STE | None") -> str:
-    """Give every activation that STE with its own slope; returns what to call it."""
-    activations = [m for m in net.modules() if isinstance(m, QuantAct)]
-    if ste is not None:
-        entry = stes.get(ste)
-        for module in activations:
-            module.ste, module.slope = entry, None
-    return ", ".join(dict.fromkeys(stes.get(m.ste).name for m in activations))
-
-
-def _coarse(
-    net: nn.Module, names: list[str], inputs: Tensor, slope: Tensor, batch_size: int
-) -> dict[str, Tensor]:
-    """The coarse gradient of the given layers' weights, from the loss's slope at the outputs."""
-    weights = [net.get_submodule(name).get_parameter("weight").requires_grad_() for name in names]
-    total = [torch.zeros_like(w, dtype=torch.float64) for w in weights]
-    batches = zip(torch.split(inputs, batch_size), torch.split(slope, batch_size), strict=True)
-    for batch, part in batches:
-        with torch.enable_grad():
-            grads = torch.autograd.grad(flat(net(batch.clone())), weights, part, allow_unused=True)
-        for sum_, grad in zip(total, grads, strict=True):
-            if grad is not None:
-                sum_ += grad
-    return dict(zip(names, total, strict=True))
 
 
 def _bootstrap(a: Tensor, b: Tensor, seed: int, draws: int = 1000) -> tuple[float, float]:

@@ -119,6 +119,11 @@ class Suffix:
             out.extend(self._spread_pack(last, moved, clean, pack, at, channel_dim))
         return out
 
+    def added(self, node: fx.Node, clean: dict[fx.Node, Any], change: Tensor) -> Rows:
+        """Outputs with `change` added to the layer's whole output, where they differ from the clean ones."""
+        image = torch.arange(len(change), device=change.device)
+        return self._run(node, clean[node] + change, image, torch.zeros_like(image), clean)
+
     def _spread_pack(
         self,
         last: fx.Node,

@@ -17,6 +17,11 @@ QUANTITIES = {
         "Blue means that training follows the loss, red that it goes the other way. A cell is empty where one of "
         "the two gradients is zero and has no direction.",
     ),
+    "slopes": (
+        "Slope along the coarse gradient",
+        "How much steeper the loss is along the coarse gradient than along random directions, all weights of a layer "
+        "moving together, as a cosine: less noise than single weights. Blue means that training follows the loss.",
+    ),
     "flipped": (
         "Weight signs flipped since last time",
         "The share of each layer's weights whose sign has changed since the column before.",
@@ -73,7 +78,8 @@ def heat_map(run: RunView, quantity: str) -> Json | None:
     layers = list(dict.fromkeys(name for column in columns for name in column))
     if not layers:
         return None
-    low, high = (-1, 1) if quantity == "cosine" else (0, 1)
+    signed = quantity in ("cosine", "slopes")
+    low, high = (-1, 1) if signed else (0, 1)
     heat: Json = {
         "type": "heatmap",
         "x": times,
@@ -81,8 +87,8 @@ def heat_map(run: RunView, quantity: str) -> Json | None:
         "z": [[column.get(name) for column in columns] for name in layers],
         "zmin": low,
         "zmax": high if quantity != "flipped" else None,
-        "colorscale": "RdBu" if quantity == "cosine" else "Viridis",
-        "reversescale": quantity == "cosine",
+        "colorscale": "RdBu" if signed else "Viridis",
+        "reversescale": signed,
         "colorbar": {"thickness": 12},
         "hovertemplate": "%{y}<br>epoch %{x:.2f}<br>%{z:.3f}<extra></extra>",
     }
