@@ -12,10 +12,10 @@ beside them. A network that was just drawn sees the images first, so that its BN
 in front of a quantized activation, of which the last two of VGG-7 are none, and the mean of their cosines; differences
 are paired over seeds. Hypotheses: the coupled network is above the baseline as it is drawn, and above the decoupled one
 where it becomes that; the ways end in the order of their accuracies. What was seen before these were written down: one
-seed of the baseline (0.06 in the mean of the layers) and of the coupled network (0.11) as they are drawn.
+seed of the baseline (0.055 in the mean of the layers) and of the coupled network (0.103) as they are drawn.
 
-Tried before and given up: the CDG. With 64 weights per layer a cosine scatters by 0.12, and with 16 weights and 32 images
-during the trainings themselves it was noise: its error falls with the root of the weights only.
+Tried before and given up: the CDG. With 64 weights per layer a cosine scatters by 0.12, and with 16 weights and 32
+images during the trainings themselves it was noise: its error falls with the root of the weights only.
 
 What a cosine here says: how well back-propagation knows the loss of these images. The gradients of other images are
 others: between two batches of 256 images the CDGs of a layer correlate by −0.2 to 0.2, and the coarse gradients by
