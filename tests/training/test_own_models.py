@@ -84,6 +84,16 @@ def test_it_resumes_in_the_second_stage(trained: tuple[Path, nn.Module, Any], tm
         duo(MyNet(), data(LABELS), data(LABELS), FIRST, SECOND, LOOP, part, resume=True, levels=4)
 
 
+def test_other_levels_are_another_run_though_the_shapes_agree(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 4), bd.nn.QuantAct(3), nn.Linear(4, 2))
+    fit(net, data(LABELS), None, FIRST, LOOP, tmp_path)
+    net[2] = bd.nn.QuantAct(2)
+    with pytest.raises(
+        ArgumentError, match=r"model\.activations is '1 × QuantAct\(levels=3, ste=relu1\)' there"
+    ):
+        fit(net, data(LABELS), None, FIRST, LOOP, tmp_path, resume=True)
+
+
 def test_a_task_with_two_outputs_goes_through_both_stages(tmp_path: Path) -> None:
     class Boxes(torch.utils.data.Dataset[Any]):
         def __len__(self) -> int:
@@ -187,7 +197,7 @@ def test_the_folder_describes_the_model_that_was_trained(tmp_path: Path) -> None
     model = MyNet()
     fit(model, data(LABELS), data(LABELS), SECOND, LOOP, tmp_path)
     recipe = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
-    assert recipe["model"] == {"class": "MyNet"}
+    assert recipe["model"] == {"class": "MyNet", "activations": "2 × QuantAct(levels=2, ste=relu1)"}
     assert "data" not in recipe
     assert not {"batch", "test_batch"} & set(recipe["loop"])  # the loader's own: not known, not said
     assert (recipe["train"]["lr"], recipe["task"]["loss"]) == (0.001, "cross_entropy")

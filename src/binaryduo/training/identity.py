@@ -47,6 +47,8 @@ CHANGEABLE = frozenset(
     }
 )
 
+LATER = ("model.activations",)
+
 # Everything else is fixed when the run begins: with another value it would be another run from its first step on.
 
 
@@ -94,6 +96,15 @@ def differences(before: Settings, after: Settings) -> Changes:
     }
 
 
+def with_later(before: Settings, now: Settings) -> Settings:
+    """What a run began with, and of what is recorded only since then the values of now: it is not refused for these.
+
+    >>> with_later({"model.class": "Net"}, {"model.class": "Net", "model.activations": "QuantAct(levels=2)"})
+    {'model.activations': 'QuantAct(levels=2)', 'model.class': 'Net'}
+    """
+    return {key: now[key] for key in LATER if key in now} | before
+
+
 def digest_of(content: Any) -> str:
     """SHA-256 of what JSON holds, whatever the order of its keys and its spaces.
 
@@ -128,7 +139,7 @@ class Identity:
                 f"{origin} was written by {record.get('verb')}, stage {record.get('stage')}, and cannot be "
                 f"continued by {self.verb}, stage {self.stage}"
             )
-        before = record["settings"]
+        before = with_later(record["settings"], self.settings)
         if "model.class" in self.settings and "model.class" not in before:
             # Earlier versions recorded, of a user's own model, also what nobody had said.
             before = self.settings | {key: value for key, value in before.items() if key in self.settings}

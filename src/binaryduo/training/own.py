@@ -1,20 +1,23 @@
 """The record of a run of a user's own model: what is known of it, and nothing that is not.
 
-recipe.yaml   the model's class, the task, the stages and the loop as they were; no data set, no network of ours
+recipe.yaml   the model's class and activations, the task, the stages and the loop as they were; no data set
 model.json    beside the checkpoints: class, shape of one example, parameters, and the model's own cost, layer by layer
 """
 
 import inspect
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 
+from binaryduo import ste as stes
 from binaryduo.data import LoaderSplit, Split
 from binaryduo.errors import ArgumentError
+from binaryduo.nn import QuantAct
 from binaryduo.training.batches import mapped
-from binaryduo.training.identity import FREE, Settings, differences
+from binaryduo.training.identity import FREE, Settings, differences, with_later
 from binaryduo.training.optimizing import MakeOptimizer
 from binaryduo.training.recipe import Loop, Stage, to_dict
 from binaryduo.training.schedule import Scheduler
@@ -50,7 +53,8 @@ def own_recipe(
             raise ArgumentError(
                 "label_smoothing belongs to the cross-entropy: with loss= smooth the labels in your own loss"
             )
-    found: dict[str, Any] = {"name": verb, "model": {"class": type(model).__qualname__}}
+    described = {"class": type(model).__qualname__, "activations": _activations(model)}
+    found: dict[str, Any] = {"name": verb, "model": described}
     found["task"] = {**task.record(), "optimizer": None if optimizer is None else name_of(optimizer)}
     if scheduler is not None:
         found["task"]["scheduler"] = name_of(scheduler)
@@ -62,6 +66,20 @@ def own_recipe(
     absent |= {"monitor", "direction"} | (set() if verb == "duo" else {"decouple_from"})
     found["loop"] = {key: value for key, value in to_dict(loop).items() if key not in absent}
     return found
+
+
+def _activations(model: nn.Module) -> str:
+    """The quantized activations, which no shape of a weight tells apart.
+
+    >>> _activations(nn.Sequential(QuantAct(3), nn.Linear(2, 2), QuantAct(3), QuantAct()))
+    '2 × QuantAct(levels=3, ste=relu1), 1 × QuantAct(levels=2, ste=relu1)'
+    """
+    found = Counter(
+        f"QuantAct(levels={m.levels}, ste={stes.get(m.ste).name})"
+        for m in model.modules()
+        if isinstance(m, QuantAct)
+    )
+    return ", ".join(f"{count} × {kind}" for kind, count in found.items())
 
 
 def _takes_two(function: Any) -> bool:
@@ -100,7 +118,7 @@ it: a run is resumed with the settings it began with; add widths=
     """
     again = "a run is resumed with the settings it began with"
     whole = "model.class" in before  # earlier versions recorded other keys for a model of one's own
-    for key, (there, here) in differences(before, now).items():
+    for key, (there, here) in differences(with_later(before, now), now).items():
         part, _, name = key.partition(".")
         if key in before and key in now:
             raise ArgumentError(
