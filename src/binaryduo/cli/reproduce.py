@@ -76,7 +76,7 @@ def reproduce(
 
 def _experiments(name: str) -> list[str]:
     """The experiments of an artefact, or one by its own name, with hyphens or underscores."""
-    from binaryduo.paper.artefacts import ARTEFACTS, find
+    from binaryduo.paper.artefacts import ARTEFACTS, beyond_the_paper, find
     from binaryduo.paper.registry import EXPERIMENTS, RECORDS
 
     if name == "all":
@@ -84,8 +84,7 @@ def _experiments(name: str) -> list[str]:
     if (own := name.replace("-", "_")) in (*EXPERIMENTS, *RECORDS):
         return [own]
     if name not in (known := [item.key for item in ARTEFACTS]):
-        listed = {own for item in ARTEFACTS for own in item.experiments}
-        known += [own.replace("_", "-") for own in (*EXPERIMENTS, *RECORDS) if own not in listed]
+        known += [own.replace("_", "-") for own in (*beyond_the_paper(), *RECORDS)]
         raise unknown_name("artefact", name, known)
     item = find(name)
     if item.command is not None:
@@ -186,9 +185,9 @@ def _list(results: Path | None) -> None:
     from rich.console import Console
 
     from binaryduo.cli.tables import new_table
-    from binaryduo.paper.artefacts import ARTEFACTS
+    from binaryduo.paper.artefacts import beyond_the_paper
     from binaryduo.paper.paper_map import lines
-    from binaryduo.paper.registry import EXPERIMENTS, RECORDS, find, find_records
+    from binaryduo.paper.registry import RECORDS, find, find_records
     from binaryduo.paper.results import folder, read_best
 
     table = new_table("name", "artefact", "profile run", "verdict")
@@ -197,14 +196,11 @@ def _list(results: Path | None) -> None:
         verdict = "not yet" if line.artefact.pending is not None else verdict
         table.add_row(line.artefact.key, line.artefact.title, line.profile, verdict)
     table.add_section()
-    place, listed = folder(results), {name for item in ARTEFACTS for name in item.experiments}
-    for name in EXPERIMENTS:
-        if name not in listed:  # beyond the paper
-            found = read_best(name, place)
-            state = "not run here" if found is None else f"{found.done} of {_parts(found.total)} done"
-            table.add_row(
-                name.replace("_", "-"), find(name).title, "" if found is None else found.profile, state
-            )
+    for name in beyond_the_paper():
+        found = read_best(name, folder(results))
+        state = "not run here" if found is None else f"{found.done} of {_parts(found.total)} done"
+        profile = "" if found is None else found.profile
+        table.add_row(name.replace("_", "-"), find(name).title, profile, state)
     for name in RECORDS:
         table.add_row(name.replace("_", "-"), find_records(name).title, "", "")
     Console().print(table)

@@ -6,6 +6,7 @@ The experiments themselves are files of this package; here they are only named.
 from dataclasses import dataclass
 
 from binaryduo.errors import unknown_name
+from binaryduo.paper.registry import EXPERIMENTS
 from binaryduo.paper_values import CIFAR10, TABLE2
 
 NOT_PRINTED = "not printed"
@@ -250,3 +251,13 @@ def find(key: str) -> Artefact:
         if artefact.key == key:
             return artefact
     raise unknown_name("artefact", key, [artefact.key for artefact in ARTEFACTS])
+
+
+def beyond_the_paper() -> list[str]:
+    """The experiments of our own, which belong to no artefact.
+
+    >>> beyond_the_paper()[:2]
+    ['interval_mismatch', 'sample_size']
+    """
+    listed = {name for artefact in ARTEFACTS for name in artefact.experiments}
+    return [name for name in EXPERIMENTS if name not in listed]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from binaryduo.paper.artefacts import ARTEFACTS, NOT_PRINTED, Artefact
+from binaryduo.paper.artefacts import ARTEFACTS, NOT_PRINTED, Artefact, beyond_the_paper
 from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
-from binaryduo.paper.registry import EXPERIMENTS, find, find_records
+from binaryduo.paper.registry import find, find_records
 from binaryduo.paper.results import folder, missing, read_best
 
 HEAD = """# The paper, artefact by artefact
@@ -149,7 +149,7 @@ def markdown(results: Path | None = None, docs: Path | None = None) -> str:
         rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     parts = [HEAD, "\n".join(rows), f"\n{summary(found)}\n"]
     parts += [_section(line, docs) for line in found]
-    parts += [part for name in EXPERIMENTS if (part := _beyond(name, results, docs)) is not None]
+    parts += [part for name in beyond_the_paper() if (part := _beyond(name, results, docs)) is not None]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -167,7 +167,7 @@ def summary(found: list[Line]) -> str:
 def _beyond(name: str, results: Path | None, docs: Path | None) -> str | None:
     """A section for an experiment of our own, if it was run."""
     root = folder(results)
-    found = None if any(name in item.experiments for item in ARTEFACTS) else read_best(name, root)
+    found = read_best(name, root)
     if found is None:
         return None
     experiment = find(name)

@@ -105,12 +105,15 @@ def measure(work: Unit, place: Workspace) -> list[Row]:
 
 
 def _share_coupled(recipe: Recipe, folder: Path) -> None:
-    """Copy the coupled stage of a run with the same first stage, if there is one that is complete."""
+    """Copy the coupled stage of a run with the same first stage, if there is one that is complete.
+
+    What fine-tuning begins with besides the weights (`moments`) is no part of it.
+    """
     if (folder / "coupled").exists():
         return
     for other in sorted(folder.parent.glob("duo-*/summary.json")):
         kept = training.from_yaml(other.parent / "recipe.yaml")
-        if replace(kept, finetune=None) == replace(recipe, finetune=None):
+        if replace(kept, finetune=None, moments=None) == replace(recipe, finetune=None, moments=None):
             part = folder.parent / f"{folder.name}.part"
             shutil.rmtree(part, ignore_errors=True)
             shutil.copytree(other.parent / "coupled", part)
