@@ -34,9 +34,9 @@ from binaryduo.training import named, with_settings
 SEARCH = Search(
     name="grid",
     cases=("baseline", "coupled", "scratch", "decoupled"),
-    weight_decay="1e-3:10:5",
-    lr="1e-3:6.4e-2:4",
-    finetune_lr="1e-4:6.4e-3:4",
+    weight_decay="1e-2:10:4",
+    lr="4e-3:1.024:5",
+    finetune_lr="4e-4:0.1024:5",
     repeats=2,
     recipe=with_settings(
         named("demo"),
@@ -46,7 +46,8 @@ SEARCH = Search(
             "train.epochs=2",
             "finetune.epochs=2",
             "anneals=2",
-            "loop.engine=eager",
+            "loop.engine=fast",
+            "loop.tensorboard=false",
         ],
     ),
 )
