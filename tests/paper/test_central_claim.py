@@ -66,3 +66,14 @@ def test_verdict_and_picture(tmp_path: Path) -> None:
     assert claim.verdicts(small)[0].verdict == "too small to say"
     (nothing,) = claim.verdicts(rows[:3])
     assert nothing.verdict == "not run"
+
+
+def test_networks_of_other_widths_are_not_mixed() -> None:
+    rows = _rows()
+    narrow = [
+        {**row, "recipe": "reproduce-cpu", "last": 10.0}
+        for row in rows
+        if row.get("levels") == 2 and "stage" in row
+    ]
+    assert claim.points(rows + narrow) == claim.points(rows)
+    assert claim.verdicts(rows + narrow) == claim.verdicts(rows)

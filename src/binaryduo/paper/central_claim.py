@@ -11,6 +11,7 @@ correlations, computed for each seed of the trainings and paired, as everywhere.
 is left out is told beside it: few networks are a second source of doubt that seeds do not show.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import mean
 
@@ -35,13 +36,24 @@ def measure(work: Unit, place: Workspace) -> list[Row]:
     return []
 
 
+def trained_alike(rows: list[Row]) -> list[Row]:
+    """The trainings by the one recipe that has most networks: the figures may have been run at different widths."""
+    trained = [row for row in rows if row.get("stage") == "single"]
+    networks = {(row["recipe"], row["levels"], row["ste"]) for row in trained}
+    counts = Counter(recipe for recipe, _, _ in networks)
+    if not counts:
+        return []
+    best = max(counts, key=lambda recipe: (counts[recipe], not recipe.startswith("reproduce-")))
+    return [row for row in trained if row["recipe"] == best]
+
+
 def points(rows: list[Row]) -> list[Point]:
     """One for each precision and STE that has cosines and accuracies."""
     cosines = [row for row in rows if "cosine" in row and row.get("init", "he") == "he"]
     accuracies = {
         (row["levels"], row["ste"], row["seed"]): row["last"]
-        for row in rows
-        if row.get("stage") == "single" and row["levels"] is not None
+        for row in trained_alike(rows)
+        if row["levels"] is not None
     }
     out = []
     for levels, ste in dict.fromkeys(key[:2] for key in accuracies):
@@ -78,7 +90,7 @@ def verdicts(rows: list[Row]) -> list[Verdict]:
     found = points(rows)
     if len(found) < 4:
         return [Verdict(claim, "", "not run", f"only {len(found)} networks have both")]
-    trained = [row for row in rows if "stage" in row]
+    trained = trained_alike(rows)
     seeds = sorted(set.intersection(*(set(point[3]) for point in found)))
     by_cosine, by_area = correlations(found)
     more = paired([cosine - area for cosine, area in (correlations(found, seed) for seed in seeds)])

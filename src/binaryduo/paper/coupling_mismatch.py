@@ -80,7 +80,8 @@ def units(profile: str) -> list[Unit]:
     every = [
         _unit(network, moment, seed, *sizes) for seed, network, moment in product(seeds, NETWORKS, MOMENTS)
     ]
-    return sorted(every, key=needs_run)  # what is only drawn comes first
+    # What is only drawn comes first, then both networks of duo, whose comparison needs no other run.
+    return sorted(every, key=lambda work: (needs_run(work), NETWORKS[work["network"]] != "duo"))
 
 
 def needs_run(work: Unit) -> bool:
