@@ -97,13 +97,22 @@ def test_network_compares_stes(images, tmp_path, capsys):
 def test_network_by_slopes(images, tmp_path, capsys):
     out, picture = tmp_path / "p.json", tmp_path / "p.png"
     command = ("mismatch", "network", "mlp", "--data", images, "--estimator")
-    assert call(*command, "slopes", "--directions", 3, "--out", out, "--plot", picture) == 0
+    both = ("--ste", "relu1", "--ste", "swishsign", "--step", 0.02)
+    assert call(*command, "slopes", "--directions", 3, *both, "--out", out, "--plot", picture) == 0
     assert "kept" in capsys.readouterr().out
-    (found,) = json.loads(out.read_text())
-    assert (found["step"], found["directions"]) == (0.01, 3)
+    found = json.loads(out.read_text())
+    assert [(one["ste"], one["step"], one["directions"]) for one in found] == [
+        ("relu1", 0.02, 3),
+        ("swishsign", 0.02, 3),
+    ]
     assert picture.exists()
-    assert call(*command, "slope") == 2
-    assert "unknown estimator 'slope'" in capsys.readouterr().err
+    for wrong, words in (
+        (("slope",), "unknown estimator 'slope'"),
+        (("slopes", "--coordinates", 3), "--coordinates is not for the estimator slopes"),
+        (("cdg", "--directions", 3), "--directions is not for the estimator cdg"),
+    ):
+        assert call(*command, *wrong) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_network_with_weights(images, tmp_path, capsys):

@@ -10,9 +10,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from binaryduo.errors import ArgumentError
-from binaryduo.mismatch import ToyProblem, cosine, slopes
-from binaryduo.mismatch.slopes import from_slopes
-from binaryduo.nn import BinaryConv2d, QuantAct, binarize_weight
+from binaryduo.mismatch import ToyProblem, compare_slopes, cosine, slopes
+from binaryduo.mismatch.parallel import generator
+from binaryduo.mismatch.slopes import from_slopes, unit_vectors
+from binaryduo.nn import BinaryConv2d, BinaryLinear, QuantAct, binarize_weight
 
 
 def network(levels: int = 2, conv: type[nn.Conv2d] = nn.Conv2d) -> nn.Sequential:
@@ -75,13 +76,15 @@ def test_along_the_coarse_gradient_it_is_what_whole_passes_give(conv: type[nn.Co
     assert all(torch.equal(value, before[name].to(value)) for name, value in net.state_dict().items())
 
 
-def test_with_all_axes_the_gradient_is_that_of_whole_passes() -> None:
-    """As many directions as weights: the cosine has no interval, and |G| is made of the slopes along all axes."""
+def test_the_length_of_the_gradient_is_that_of_whole_passes() -> None:
+    """As many directions as weights: they are at right angles, and the cosine has no interval."""
     net, (x, y) = network(), data()
     found = slopes(net.double(), F.cross_entropy, x.double(), y, step=0.02, directions=108, layers=["0"])
     (layer,) = found.layers
-    axes = torch.eye(108, dtype=torch.float64).view(108, 6, 2, 3, 3)
-    slope = np.array([brute_force(net, "0", axis, layer.step) for axis in axes])
+    units = list(unit_vectors(net[0].weight.shape, 108, generator(0, 0)))
+    flat = torch.stack(units).flatten(1)
+    torch.testing.assert_close(flat @ flat.T, torch.eye(108, dtype=torch.float64))
+    slope = np.array([brute_force(net, "0", unit, layer.step) for unit in units])
     F.cross_entropy(net(x.double()), y).backward()
     gradient = net[0].weight.grad
     assert gradient is not None
@@ -110,10 +113,59 @@ def test_the_interval_holds_what_it_promises() -> None:
     assert 0.92 <= inside / trials <= 0.98
 
 
-def test_the_sign_is_that_of_the_slope() -> None:
-    middle, (low, high) = from_slopes(-0.4, 2.0, 32)
-    assert low < middle < high < 0
-    assert all(math.isnan(value) for value in (from_slopes(0.4, 0.0, 32)[0], *from_slopes(0.4, 0.0, 32)[1]))
+@pytest.mark.parametrize("directions", [1, 2, 32])
+def test_the_sign_is_that_of_the_slope(directions: int) -> None:
+    middle, (low, high) = from_slopes(-0.4, 2.0, directions)
+    assert low < middle < high <= 0
+    assert from_slopes(6.0, 2.0, directions)[0] == 3  # no cosine any more, and seen to be none
+    for along, gradient in ((0.4, 0.0), (math.nan, 1.0)):
+        found, ends = from_slopes(along, gradient, directions)
+        assert all(math.isnan(value) for value in (found, *ends))
+
+
+def test_a_layer_without_a_gradient_has_no_cosine() -> None:
+    """The last layer is zero, so that nothing before it has a coarse gradient; its own step is still taken."""
+    net, (x, y) = network(), data()
+    net[8].weight.data.zero_()
+    found = slopes(net, F.cross_entropy, x, y, directions=3)
+    assert [math.isnan(layer.cosine) for layer in found.layers] == [True, True, False]
+    assert math.isnan(found.layers[0].kept)
+    assert (found.layers[2].step, found.layers[2].kept) == (0.01, pytest.approx(1, abs=0.01))
+    assert "Nothing is decided in 0, 3" in str(found)
+
+
+def test_several_stes_share_the_random_directions() -> None:
+    net, (x, y) = network(), data()
+    both = compare_slopes(net, F.cross_entropy, x, y, ["relu1", "swishsign"], directions=6)
+    for name, found in zip(("relu1", "swishsign"), both, strict=True):
+        alone = slopes(net, F.cross_entropy, x, y, directions=6, ste=name)
+        assert (found.ste, alone.ste) == (name, name)
+        for a, b in zip(found.layers, alone.layers, strict=True):
+            assert (a.cosine, a.kept) == (pytest.approx(b.cosine), pytest.approx(b.kept))
+
+
+def test_several_outputs_and_a_stream_beside_the_layer() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.first, self.act = nn.Linear(6, 8), QuantAct()
+            self.second, self.last = BinaryLinear(8, 8), nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            stream = self.first(x)
+            stream = stream + self.second(self.act(stream))
+            return {"label": self.last(stream), "stream": stream}
+
+    def loss(out: dict[str, torch.Tensor], goal: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(out["label"], goal) + out["stream"].square().mean()
+
+    torch.manual_seed(4)
+    x, y = torch.randn(50, 6), torch.arange(50) % 3
+    found = slopes(Net(), loss, x, y, directions=100, batch_size=16, step=1e-3)
+    assert [layer.weights for layer in found.layers] == ["latent", "effective", "latent"]
+    for layer in found.layers[1:]:  # no staircase follows them
+        assert (layer.cosine, layer.kept) == (pytest.approx(1, abs=0.01), pytest.approx(1, abs=0.01))
 
 
 def test_it_ranks_the_layers_of_the_toy_problem_as_the_cdg_does() -> None:
@@ -156,6 +208,25 @@ def test_what_cannot_be_traced_gives_the_same_numbers() -> None:
         found = slopes(Untraceable(), F.cross_entropy, x, y, directions=5)
     for a, b in zip(found.layers, wanted.layers, strict=True):
         assert (a.cosine, a.kept) == (pytest.approx(b.cosine, abs=1e-3), pytest.approx(b.kept, abs=1e-3))
+
+
+def test_a_layer_that_is_not_called_once_is_refused_by_name() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.unused, self.act = nn.Linear(4, 4), nn.Linear(4, 4), QuantAct()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.a(self.act(self.a(x)))
+            return out if x.sum() < 1e9 else x
+
+    x, y = torch.randn(20, 4), torch.arange(20) % 4
+    for name, uses in (("a", 2), ("unused", 0)):
+        with (
+            pytest.warns(UserWarning, match="whole forward pass"),
+            pytest.raises(ArgumentError, match=f"layer '{name}' is used {uses} times"),
+        ):
+            slopes(Twice(), F.cross_entropy, x, y, layers=[name])
 
 
 def test_it_is_shown_and_refuses_what_cannot_be_meant(tmp_path) -> None:

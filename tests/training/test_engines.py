@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 
-from binaryduo.training import Stage, checkpoint, engines, fit
+from binaryduo.training import Loop, Stage, checkpoint, devices, engines, fit
 from binaryduo.training.measured import Measured
 from tests.training import tiny
 
@@ -76,6 +78,26 @@ def test_the_choice_is_stored(tmp_path: Path) -> None:
     found = checkpoint.newest(tmp_path / "checkpoints")
     assert found is not None
     assert Measured(**found.state["chosen"]) == Measured("eager", 5, 1, {})
+
+
+def test_a_process_group_is_left_once_and_only_if_it_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gloo's threads abort a process now and then whose interpreter goes while they are there."""
+    asked: list[object] = []
+    monkeypatch.setattr(devices.atexit, "register", asked.append)
+    monkeypatch.setattr(devices, "Fabric", lambda **_: SimpleNamespace(launch=join))
+    joined = [False]
+
+    def join() -> None:
+        joined[0] = True
+
+    monkeypatch.setattr(devices.dist, "is_initialized", lambda: joined[0])
+    devices.make_fabric(Loop(accelerator="cpu"))
+    assert asked == []  # alone: there is no group
+    joined[0] = False
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    devices.make_fabric(Loop(accelerator="cpu"))
+    devices.make_fabric(Loop(accelerator="cpu"))  # the second stage of duo
+    assert asked == [devices.leave_group]
 
 
 def test_torchrun_runs_the_command(tmp_path: Path) -> None:

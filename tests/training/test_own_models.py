@@ -89,7 +89,7 @@ def test_other_levels_are_another_run_though_the_shapes_agree(tmp_path: Path) ->
     fit(net, data(LABELS), None, FIRST, LOOP, tmp_path)
     net[2] = bd.nn.QuantAct(2)
     with pytest.raises(
-        ArgumentError, match=r"model\.activations is '1 × QuantAct\(levels=3, ste=relu1\)' there"
+        ArgumentError, match=r"model\.quantized is \"QuantAct\(levels=3, ste='relu1'\)\" there"
     ):
         fit(net, data(LABELS), None, FIRST, LOOP, tmp_path, resume=True)
 
@@ -197,7 +197,7 @@ def test_the_folder_describes_the_model_that_was_trained(tmp_path: Path) -> None
     model = MyNet()
     fit(model, data(LABELS), data(LABELS), SECOND, LOOP, tmp_path)
     recipe = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
-    assert recipe["model"] == {"class": "MyNet", "activations": "2 × QuantAct(levels=2, ste=relu1)"}
+    assert recipe["model"] == {"class": "MyNet", "quantized": "2 × QuantAct(levels=2, ste='relu1')"}
     assert "data" not in recipe
     assert not {"batch", "test_batch"} & set(recipe["loop"])  # the loader's own: not known, not said
     assert (recipe["train"]["lr"], recipe["task"]["loss"]) == (0.001, "cross_entropy")

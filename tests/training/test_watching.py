@@ -176,7 +176,7 @@ def test_behind_the_last_activation_there_is_no_mismatch() -> None:
     images, labels = torch.rand(24, 1, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(24) % 4
     found = snapshot(model, nn.functional.cross_entropy, images, labels, Size(20, 24, 12))
     assert found["kept/9"] == pytest.approx(1, abs=0.01)
-    assert found["slopes_high/9"] == 1  # of 12 directions
+    assert found["slopes_low/9"] <= 1 <= found["slopes_high/9"]  # of 12 directions
     assert found["cosine/9"] > 0.99
 
 

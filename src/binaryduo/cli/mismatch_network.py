@@ -37,17 +37,19 @@ def network(
     weight_bits: opt.WeightBits = None,
     width: opt.OptionalWidth = None,
     images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
-    coordinates: Annotated[int, typer.Option(help="Weights to draw in each layer.")] = 128,
+    coordinates: Annotated[
+        int | None, typer.Option(help="Weights to draw in each layer (cdg).", show_default="128")
+    ] = None,
     estimator: Annotated[
         str,
         typer.Option(
-            help="cdg: the slopes along single weights; slopes: that along the coarse gradient against random "
-            "directions, all weights of a layer at once: less noise on large layers."
+            help="cdg compares with slopes along single weights. slopes moves all weights of a layer together, along "
+            "the coarse gradient and along random directions: less noise in large layers."
         ),
     ] = "cdg",
     directions: Annotated[
-        int, typer.Option(help="Random directions in each layer, with --estimator slopes.")
-    ] = 32,
+        int | None, typer.Option(help="Random directions in each layer (slopes).", show_default="32")
+    ] = None,
     step: Annotated[
         str,
         typer.Option(
@@ -76,13 +78,16 @@ def network(
     from binaryduo import models
     from binaryduo._common.weight_files import load_weights, read_weights
     from binaryduo.cli.progress import progress_bar
-    from binaryduo.mismatch import compare_stes, plot_profiles, slopes
+    from binaryduo.mismatch import compare_slopes, compare_stes, plot_profiles, plot_slopes
     from binaryduo.mismatch.settling import settle_norms
-    from binaryduo.mismatch.slopes import plot_slopes
+    from binaryduo.mismatch.slopes import STEP
     from binaryduo.training.sources import model_tensors
 
     if estimator not in (known := ["cdg", "slopes"]):
         raise unknown_name("estimator", estimator, known)
+    other = {"cdg": ("--directions", directions), "slopes": ("--coordinates", coordinates)}[estimator]
+    if other[1] is not None:
+        raise ArgumentError(f"{other[0]} is not for the estimator {estimator}: leave it out")
     if define is not None:
         if not define.is_file():
             raise ArgumentError(
@@ -118,20 +123,20 @@ def network(
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x = x.contiguous(memory_format=torch.channels_last)
     chosen = _step(step)
+    found: Sequence[Profile | Slopes]
+    draw: Callable[[Path], Path]
     with progress_bar(f"{name}, {len(x)} images") as progress:
-        found: Sequence[Profile | Slopes]
         if estimator == "cdg":
+            count = 128 if coordinates is None else coordinates
             found = profiles = compare_stes(
-                model, F.cross_entropy, x, y, ste or [], chosen, coordinates, seed, progress=progress
+                model, F.cross_entropy, x, y, ste or [], chosen, count, seed, progress=progress
             )
-            draw: Callable[[Path], Path] = functools.partial(plot_profiles, profiles)
+            draw = functools.partial(plot_profiles, profiles)
         else:
-            stes: list[str | None] = [*ste] if ste else [None]
-            share = 0.01 if chosen == "auto" else chosen
-            found = several = [
-                slopes(model, F.cross_entropy, x, y, share, directions, seed, ste=one, progress=progress)
-                for one in stes
-            ]
+            count, share = 32 if directions is None else directions, STEP if chosen == "auto" else chosen
+            found = several = compare_slopes(
+                model, F.cross_entropy, x, y, ste or [], share, count, seed, progress=progress
+            )
             draw = functools.partial(plot_slopes, several)
     for profile in found:
         typer.echo(str(profile) + "\n")

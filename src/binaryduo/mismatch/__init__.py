@@ -14,7 +14,7 @@ from binaryduo.mismatch.landscapes import loss_curve, loss_panels, loss_surface,
 from binaryduo.mismatch.profile_result import LayerProfile, Profile, plot_profiles
 from binaryduo.mismatch.profiling import compare_stes, profile
 from binaryduo.mismatch.similarity import cosine
-from binaryduo.mismatch.slopes import LayerSlopes, Slopes, slopes
+from binaryduo.mismatch.slopes import LayerSlopes, Slopes, compare_slopes, plot_slopes, slopes
 from binaryduo.mismatch.sweeps import BINARY_STES, FIGURE_CASES, PRECISIONS, Case, select, sweep
 from binaryduo.mismatch.time_plot import plot_over_time
 from binaryduo.mismatch.toy import ToyProblem
@@ -29,6 +29,7 @@ __all__ = [
     "Profile",
     "Slopes",
     "ToyProblem",
+    "compare_slopes",
     "compare_stes",
     "cosine",
     "expected_cosine",
@@ -37,6 +38,7 @@ __all__ = [
     "loss_surface",
     "plot_over_time",
     "plot_profiles",
+    "plot_slopes",
     "profile",
     "select",
     "slopes",

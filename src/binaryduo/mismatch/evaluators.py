@@ -67,12 +67,7 @@ class SuffixEvaluator:
     def __init__(self, net: nn.Module, names: Sequence[str], example: Tensor) -> None:
         self.suffix = Suffix(copy.deepcopy(net), example)
         for name in names:
-            uses = len(self.suffix.uses(name))
-            if uses != 1:
-                raise ArgumentError(
-                    f"layer {name!r} is used {uses} times in a forward pass, once is needed: "
-                    "leave it out by listing the others in `layers`"
-                )
+            _refuse_unless_once(name, len(self.suffix.uses(name)))
 
     @torch.no_grad()
     def losses(
@@ -157,7 +152,8 @@ class WholeEvaluator:
         module = self.net.get_submodule(name)
         with _hooked(module, lambda _, args, __: seen.append(args[0].clone())):
             self.net(batch.clone())
-        return _InWhole(self.net, module, batch, seen[-1])
+        _refuse_unless_once(name, len(seen))
+        return _InWhole(self.net, module, batch, seen[0])
 
 
 @dataclass(frozen=True)
@@ -171,6 +167,14 @@ class _InWhole:
     def outputs_after(self, change: Tensor) -> Tensor:
         with _hooked(self.module, lambda _, __, y: y + change):
             return flat(self.net(self.batch.clone()))
+
+
+def _refuse_unless_once(name: str, uses: int) -> None:
+    if uses != 1:
+        raise ArgumentError(
+            f"layer {name!r} is used {uses} times in a forward pass, once is needed: leave it out by listing the "
+            "others in `layers`"
+        )
 
 
 @contextmanager
@@ -196,7 +200,7 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
     with AllFloat64():
         clean = flat(wide(few.clone()))
         random = torch.Generator().manual_seed(0)
-        view = torch.randn(clean.shape, generator=random, dtype=torch.float64).to(clean.device)
+        view = torch.randn(clean.shape, generator=random, dtype=torch.float64, device="cpu").to(clean.device)
         samples = Samples(few, few, clean, lambda out, _: (out * view).sum(), len(few))
         ways: list[Evaluator] = [SuffixEvaluator(wide, names, few), WholeEvaluator(wide)]
         for name in names:
@@ -209,9 +213,14 @@ def disagreement(net: nn.Module, names: Sequence[str], inputs: Tensor) -> str | 
             if not torch.allclose(a, b, rtol=1e-8, atol=1e-8 * scale):
                 return name
             layers = [way.at(name, few) for way in ways]
-            move = torch.randn(weight.shape, generator=random, dtype=torch.float64).to(weight.device) * size
-            change = response(wide.get_submodule(name), layers[0].given, move)
-            c, d = (layer.outputs_after(change) for layer in layers)
+            move = (
+                torch.randn(weight.shape, generator=random, dtype=torch.float64, device="cpu").to(
+                    weight.device
+                )
+                * size
+            )
+            module = wide.get_submodule(name)
+            c, d = (layer.outputs_after(response(module, layer.given, move)) for layer in layers)
             if not torch.allclose(c, d, rtol=1e-8, atol=1e-8 * (1 + float(c.abs().max()))):
                 return name
     return None

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from binaryduo.graph.tracing import copied
-from binaryduo.mismatch.prepared import Loss
-from binaryduo.mismatch.profiling import profile
-from binaryduo.mismatch.slopes import slopes
+from binaryduo.mismatch.prepared import Loss, prepare
+from binaryduo.mismatch.profiling import profiles_of
+from binaryduo.mismatch.slopes import STEP, slopes_of
 from binaryduo.mismatch.support import outside_support
 
 
@@ -32,28 +31,16 @@ def snapshot(
     passes.
     """
     with torch.random.fork_rng(devices=[]):
-        found = profile(
-            model, loss_fn, inputs, targets, "auto", size.coordinates, seed, batch_size=len(inputs)
-        )
-        names = [layer.name for layer in found.layers]
-        second = slopes(
-            model,
-            loss_fn,
-            inputs,
-            targets,
-            directions=size.directions,
-            seed=seed,
-            layers=names,
-            batch_size=len(inputs),
-        )
+        given = prepare(model, loss_fn, inputs, targets, None, len(inputs))
+        (found,) = profiles_of(given, [None], "auto", size.coordinates, seed)
+        (second,) = slopes_of(given, [None], STEP, size.directions, seed)
         line = {}
         for one, other in zip(found.layers, second.layers, strict=True):
             for what, layer in (("cosine", one), ("slopes", other)):
                 line[f"{what}/{layer.name}"] = layer.cosine
                 line[f"{what}_low/{layer.name}"], line[f"{what}_high/{layer.name}"] = layer.interval
             line[f"kept/{other.name}"] = other.kept
-        net = copied(model).eval()
-        line |= {f"outside/{name}": share for name, share in outside_support(net, inputs).items()}
+        line |= {f"outside/{name}": share for name, share in outside_support(given.net, inputs).items()}
     return line
 
 
@@ -73,7 +60,7 @@ def disagreements(line: dict[str, float]) -> list[str]:
     ]
 
 
-APART = 0.05  # behind the last activation both are 1 up to the loss's curvature, with intervals of no width
+APART = 0.05  # after the last activation both are 1 up to the loss's curvature
 SIZES: Sequence[Size] = (
     Size(8, 16, 6),
     Size(16, 32, 8),

@@ -26,7 +26,8 @@ Loss = Callable[[Any, Tensor], Tensor]
 class Prepared:
     """A copy of a network in evaluation mode, the layers to measure, and how to evaluate changes of them.
 
-    `slope` is the loss's derivative by the outputs, `left_out` are layers whose weights are used without calling them.
+    `output_gradient` is the loss's derivative by the outputs; `left_out` are layers whose weights are used without
+    calling them.
     """
 
     net: nn.Module
@@ -35,12 +36,15 @@ class Prepared:
     evaluator: Evaluator
     samples: Samples
     loss: float
-    slope: Tensor
+    output_gradient: Tensor
     pass_seconds: float
+    began: float  # on the clock of time.perf_counter
 
     def coarse(self) -> dict[str, Tensor]:
         """The coarse gradient of each layer's weight, float64."""
-        return coarse_gradient(self.net, self.names, self.samples.inputs, self.slope, self.samples.batch_size)
+        return _coarse_gradient(
+            self.net, self.names, self.samples.inputs, self.output_gradient, self.samples.batch_size
+        )
 
 
 def prepare(
@@ -50,29 +54,34 @@ def prepare(
     targets: Tensor,
     layers: Sequence[str] | None,
     batch_size: int,
+    stacklevel: int = 4,
 ) -> Prepared:
-    """Check what was given, and run the network once; the model itself is left as it was."""
+    """Check what was given, and run the network once; the model itself is left as it was.
+
+    `stacklevel` is where a warning points to: by default to the caller of who calls this.
+    """
+    began = time.perf_counter()
     _check(model, inputs, targets)
     check_counts(batch_size=batch_size)
     net = copied(model).eval()
     names = _choose_layers(net, layers)
     goal = targets.double() if targets.is_floating_point() else targets
-    begin = time.perf_counter()
+    passing = time.perf_counter()
     clean, example, called = _outputs(net, inputs, batch_size)
-    pass_seconds = time.perf_counter() - begin
+    pass_seconds = time.perf_counter() - passing
     loss = loss_of_flat(_double(loss_fn), example)
     left_out = () if layers is not None else tuple(name for name in names if name not in called)
     names = [name for name in names if name not in left_out]
-    value, slope = loss_and_slope(loss, clean, goal)
-    evaluator = _evaluator(net, names, inputs)
+    value, output_gradient = _loss_and_gradient(loss, clean, goal)
+    evaluator = _evaluator(net, names, inputs, stacklevel)
     samples = Samples(inputs, goal, clean, loss, batch_size)
-    return Prepared(net, names, left_out, evaluator, samples, value, slope, pass_seconds)
+    return Prepared(net, names, left_out, evaluator, samples, value, output_gradient, pass_seconds, began)
 
 
 def check_counts(**counts: int) -> None:
     """Refuse what is no whole number from 1 on, by its name."""
     for name, value in counts.items():
-        if not isinstance(value, int) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ArgumentError(f"{name} must be a whole number from 1, not {value!r}")
 
 
@@ -144,7 +153,7 @@ def _outputs(net: nn.Module, inputs: Tensor, batch_size: int) -> tuple[Tensor, A
     return torch.cat([flat(part) for part in parts]), parts[0], called
 
 
-def loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
+def _loss_and_gradient(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float, Tensor]:
     """The loss, and its derivative by the outputs: what back-propagation starts from."""
     leaf = outputs.detach().clone().double().requires_grad_()
     with torch.enable_grad():
@@ -160,7 +169,7 @@ def loss_and_slope(loss: Loss, outputs: Tensor, targets: Tensor) -> tuple[float,
     return float(value.detach()), slope.to(outputs.dtype)
 
 
-def _evaluator(net: nn.Module, names: list[str], inputs: Tensor) -> Evaluator:
+def _evaluator(net: nn.Module, names: list[str], inputs: Tensor, stacklevel: int) -> Evaluator:
     """The fast way where it can be taken, tried out on a few samples; whole forward passes elsewhere."""
     try:
         found = SuffixEvaluator(net, names, inputs[:4])
@@ -175,7 +184,7 @@ def _evaluator(net: nn.Module, names: list[str], inputs: Tensor) -> Evaluator:
     warnings.warn(
         f"the model cannot be followed from a layer on ({problem}): every perturbation takes a whole forward pass "
         "instead, which is slow",
-        stacklevel=5,
+        stacklevel=stacklevel,
     )
     return WholeEvaluator(net)
 
@@ -190,7 +199,7 @@ def set_ste(net: nn.Module, ste: "str | STE | None") -> str:
     return ", ".join(dict.fromkeys(stes.get(m.ste).name for m in activations))
 
 
-def coarse_gradient(
+def _coarse_gradient(
     net: nn.Module, names: list[str], inputs: Tensor, slope: Tensor, batch_size: int
 ) -> dict[str, Tensor]:
     """The coarse gradient of the given layers' weights, from the loss's slope at the outputs."""

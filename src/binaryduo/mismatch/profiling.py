@@ -15,7 +15,7 @@ from binaryduo.errors import ArgumentError
 from binaryduo.mismatch.automatic_step import choose_step
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, kind_of_weights
-from binaryduo.mismatch.prepared import Loss, check_counts, prepare, set_ste
+from binaryduo.mismatch.prepared import Loss, Prepared, check_counts, prepare, set_ste
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
 from binaryduo.mismatch.similarity import direction_cosine
 from binaryduo.ste import STE
@@ -91,8 +91,19 @@ def compare_stes(
     chosen: list[STE | None] = [stes.get(ste) for ste in ([stes_] if isinstance(stes_, str) else stes_)] or [
         None
     ]
-    begin = time.perf_counter()
-    given = prepare(model, loss_fn, inputs, targets, layers, batch_size)
+    given = prepare(model, loss_fn, inputs, targets, layers, batch_size, stacklevel=5)
+    return profiles_of(given, chosen, step, coordinates, seed, progress)
+
+
+def profiles_of(
+    given: Prepared,
+    chosen: "Sequence[STE | None]",
+    step: "float | Literal['auto']",
+    coordinates: int,
+    seed: int,
+    progress: OnProgress | None = None,
+) -> list[Profile]:
+    """One profile for each STE, None being those that the network has."""
     net, names, evaluator, samples = given.net, given.names, given.evaluator, given.samples
     drawn, found, costs, taken = {}, {}, {}, {}
     for number, name in enumerate(names):
@@ -108,7 +119,9 @@ def compare_stes(
         losses, evaluated = evaluator.losses(name, [*at, *at], steps, samples)
         found[name] = (losses[: len(at)] - losses[len(at) :]) / (2 * own)
         seconds = time.perf_counter() - started
-        costs[name] = LayerCost(seconds, evaluated, 2 * len(at) * len(inputs), seconds / given.pass_seconds)
+        costs[name] = LayerCost(
+            seconds, evaluated, 2 * len(at) * len(samples.inputs), seconds / given.pass_seconds
+        )
         if progress is not None:
             progress(number + 1, len(names))
     profiles = []
@@ -136,7 +149,7 @@ def compare_stes(
                     taken[name],
                 )
             )
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - given.began
         profiles.append(
             Profile(
                 results,
@@ -144,7 +157,7 @@ def compare_stes(
                 given.loss,
                 step,
                 label,
-                len(inputs),
+                len(samples.inputs),
                 evaluator.method,
                 seconds,
                 given.pass_seconds,

@@ -10,7 +10,6 @@ from binaryduo.errors import ArgumentError
 TITLES = {
     "cosine": "Cosine between coarse gradient and CDG",
     "slopes": "Slope along the coarse gradient against random directions (cosine)",
-    "kept": "Slope along the coarse gradient, as a share of what is promised",
     "flipped": "Share of weight signs flipped since the last time",
     "never_flipped": "Share of weight signs that have never flipped",
     "outside": "Share of activations outside of the STE's support",
@@ -71,7 +70,7 @@ def plot_over_time(
     )
     for axis, quantity, (names, values) in zip(axes[:, 0], quantities, tables, strict=True):
         axis.set_facecolor("#d0d7de")  # where a line has no number
-        signed = quantity in ("cosine", "slopes", "kept")
+        signed = quantity in ("cosine", "slopes")
         low, high, colours = (-1.0, 1.0, "RdBu") if signed else (0.0, None, "viridis")
         if quantity in ("never_flipped", "outside"):
             high = 1.0

@@ -1,4 +1,4 @@
-"""Do the rates that were tuned at ten epochs hold at forty? Each way at its rate, at half and at twice of it.
+"""Do the rates that were tuned at ten epochs hold at forty? Each way at its rate, at half and at twice that rate.
 
 Written down before running: `coupling_choices` tunes the rate of each way at ten epochs, and `coupling_pays` keeps it
 at every length. That rule is checked once, at 40 epochs: VGG-7 at full width, float weights, 45,000 images, seed 0,

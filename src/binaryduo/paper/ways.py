@@ -6,12 +6,11 @@ duo        coupled, decoupled and fine-tuned, two stages
 
 `epochs` is always the sum over both stages, so that runs of equal epochs can be compared. A unit names every setting
 that differs from the recipe `budget`; its run folder is named after the digest of the unit, so that an interrupted run
-continues and none is done twice. Coupled stages with the same settings are trained once and copied.
+continues and none is done twice.
 """
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -97,29 +96,10 @@ def measure(work: Unit, place: Workspace) -> list[Row]:
     if not (folder / "summary.json").exists():
         started = (folder / "recipe.yaml").exists()
         if work["way"] == "duo":
-            _share_coupled(recipe, folder)
             training.duo(recipe, folder, resume=True)
         else:
             training.train(recipe, folder, resume=started)
     return [row_of(work, folder)]
-
-
-def _share_coupled(recipe: Recipe, folder: Path) -> None:
-    """Copy the coupled stage of a run with the same first stage, if there is one that is complete.
-
-    What fine-tuning begins with besides the weights (`moments`) is no part of it.
-    """
-    if (folder / "coupled").exists():
-        return
-    for other in sorted(folder.parent.glob("duo-*/summary.json")):
-        kept = training.from_yaml(other.parent / "recipe.yaml")
-        if replace(kept, finetune=None, moments=None) == replace(recipe, finetune=None, moments=None):
-            part = folder.parent / f"{folder.name}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            shutil.copytree(other.parent / "coupled", part)
-            folder.mkdir(parents=True, exist_ok=True)
-            part.rename(folder / "coupled")
-            return
 
 
 def row_of(work: Unit, folder: Path) -> Row:

@@ -47,7 +47,7 @@ CHANGEABLE = frozenset(
     }
 )
 
-LATER = ("model.activations",)
+LATER = ("model.quantized",)
 
 # Everything else is fixed when the run begins: with another value it would be another run from its first step on.
 
@@ -99,8 +99,8 @@ def differences(before: Settings, after: Settings) -> Changes:
 def with_later(before: Settings, now: Settings) -> Settings:
     """What a run began with, and of what is recorded only since then the values of now: it is not refused for these.
 
-    >>> with_later({"model.class": "Net"}, {"model.class": "Net", "model.activations": "QuantAct(levels=2)"})
-    {'model.activations': 'QuantAct(levels=2)', 'model.class': 'Net'}
+    >>> with_later({"model.class": "Net"}, {"model.class": "Net", "model.quantized": "QuantAct(levels=2)"})
+    {'model.quantized': 'QuantAct(levels=2)', 'model.class': 'Net'}
     """
     return {key: now[key] for key in LATER if key in now} | before
 

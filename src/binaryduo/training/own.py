@@ -1,21 +1,20 @@
 """The record of a run of a user's own model: what is known of it, and nothing that is not.
 
-recipe.yaml   the model's class and activations, the task, the stages and the loop as they were; no data set
+recipe.yaml   the model's class and what is quantized in it, the task, the stages and the loop as they were; no data set
 model.json    beside the checkpoints: class, shape of one example, parameters, and the model's own cost, layer by layer
 """
 
 import inspect
-from collections import Counter
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import nn
 
-from binaryduo import ste as stes
 from binaryduo.data import LoaderSplit, Split
 from binaryduo.errors import ArgumentError
-from binaryduo.nn import QuantAct
+from binaryduo.nn import QuantAct, is_binary_weight
 from binaryduo.training.batches import mapped
 from binaryduo.training.identity import FREE, Settings, differences, with_later
 from binaryduo.training.optimizing import MakeOptimizer
@@ -53,7 +52,7 @@ def own_recipe(
             raise ArgumentError(
                 "label_smoothing belongs to the cross-entropy: with loss= smooth the labels in your own loss"
             )
-    described = {"class": type(model).__qualname__, "activations": _activations(model)}
+    described = {"class": type(model).__qualname__, "quantized": _quantized(model)}
     found: dict[str, Any] = {"name": verb, "model": described}
     found["task"] = {**task.record(), "optimizer": None if optimizer is None else name_of(optimizer)}
     if scheduler is not None:
@@ -68,18 +67,20 @@ def own_recipe(
     return found
 
 
-def _activations(model: nn.Module) -> str:
-    """The quantized activations, which no shape of a weight tells apart.
+def _quantized(model: nn.Module) -> str:
+    """What is quantized, in the order of the model's modules: no shape of a weight tells it.
 
-    >>> _activations(nn.Sequential(QuantAct(3), nn.Linear(2, 2), QuantAct(3), QuantAct()))
-    '2 × QuantAct(levels=3, ste=relu1), 1 × QuantAct(levels=2, ste=relu1)'
+    >>> from binaryduo.nn import BinaryLinear
+    >>> _quantized(nn.Sequential(QuantAct(3), nn.Linear(2, 2), QuantAct(3), BinaryLinear(2, 2), QuantAct()))
+    "2 × QuantAct(levels=3, ste='relu1'), BinaryLinear, QuantAct(levels=2, ste='relu1')"
     """
-    found = Counter(
-        f"QuantAct(levels={m.levels}, ste={stes.get(m.ste).name})"
+    kinds = [
+        repr(m) if isinstance(m, QuantAct) else type(m).__name__
         for m in model.modules()
-        if isinstance(m, QuantAct)
-    )
-    return ", ".join(f"{count} × {kind}" for kind, count in found.items())
+        if isinstance(m, QuantAct) or is_binary_weight(m)
+    ]
+    runs = [(kind, len(list(some))) for kind, some in groupby(kinds)]
+    return ", ".join(kind if count == 1 else f"{count} × {kind}" for kind, count in runs)
 
 
 def _takes_two(function: Any) -> bool:
