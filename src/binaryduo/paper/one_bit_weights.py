@@ -118,13 +118,15 @@ CASES = (
         20,
         "VGG-7 at full width",
         rates={"duo": (5e-3, 1e-2, 2e-2), "baseline": (1e-2, 2e-2, 4e-2)},
+        slower=((2e-2, 5e-3), (1e-2, 5e-3)),
     ),
     Case(
         "resnet18-sc-small",
         0.25,
         10,
         "ResNet-18 +sc at a quarter of the width",
-        lr={"duo": 1e-2, "baseline": 4e-2},
+        lr={"duo": 4e-2, "baseline": 4e-2},
+        finetune_lr=1e-2,
         slower=((4e-2, 1e-2), (4e-2, 5e-3)),
     ),
 )
