@@ -47,10 +47,16 @@ def test_the_runs_have_the_rates_that_the_tests_found_and_both_neighbours_are_wo
     for case in study.CASES:
         for way in study.WAYS:
             tested = case.by_rate(found.rows, way)
-            if tested:
-                best = max(tested, key=lambda rate: tested[rate])
-                assert best == case.lr[way]
-                assert min(tested) < best < max(tested)
+            best = max(tested, key=lambda rate: tested[rate])
+            assert min(tested) < best < max(tested)
+            pairs = {(rate, rate): last for rate, last in tested.items()}
+            if way == "duo":
+                pairs |= case.by_finetuning(found.rows)
+            chosen = max(pairs, key=lambda pair: pairs[pair])
+            assert chosen == (
+                case.lr[way],
+                case.finetune_lr if way == "duo" and case.finetune_lr else case.lr[way],
+            )
 
 
 def test_the_claim_is_judged_over_pairs_of_seeds() -> None:

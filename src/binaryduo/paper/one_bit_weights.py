@@ -117,6 +117,8 @@ CASES = (
         1.0,
         20,
         "VGG-7 at full width",
+        lr={"duo": 2e-2, "baseline": 2e-2},
+        finetune_lr=5e-3,
         rates={"duo": (5e-3, 1e-2, 2e-2), "baseline": (1e-2, 2e-2, 4e-2)},
         slower=((2e-2, 5e-3), (1e-2, 5e-3)),
     ),

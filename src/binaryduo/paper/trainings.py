@@ -20,7 +20,7 @@ from binaryduo._common.progress import say
 from binaryduo.data import Plan
 from binaryduo.errors import CheckpointError
 from binaryduo.paper.experiment import Row, Unit, Workspace
-from binaryduo.paper.rates import BEST
+from binaryduo.paper.rates import BEST, FINETUNE
 from binaryduo.training import Loop, Recipe, Stage, runlog
 from binaryduo.training.duo import build_model, load_data
 
@@ -47,7 +47,7 @@ STAGES = {
         0.5,
         256,
         Stage(6, lr=BEST["duo"], weight_decay=1e-2, schedule="onecycle", warmup=0.2),
-        Stage(6, lr=BEST["duo"], weight_decay=1e-2, schedule="onecycle", warmup=0.2),
+        Stage(6, lr=FINETUNE, weight_decay=1e-2, schedule="onecycle", warmup=0.2),
     ),
     # of Appendix G: see there
     "intervals": (
