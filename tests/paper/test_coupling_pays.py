@@ -17,6 +17,7 @@ from binaryduo.paper.coupling_outcomes import (
     sentence,
 )
 from binaryduo.paper.paper_map import line_of, markdown
+from binaryduo.paper.rates import FINETUNE
 from binaryduo.paper.results import dump, missing, read_best
 from binaryduo.training import named
 from binaryduo.training.recipe import stages_of
@@ -166,7 +167,7 @@ def test_the_order_and_the_settings_of_the_runs() -> None:
     }
     duo = recipes[planned.index(study.unit("duo", 10, 0))]
     assert duo.finetune is not None
-    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 1e-2, 1e-2)
+    assert (duo.train.epochs, duo.finetune.epochs, duo.train.lr, duo.finetune.lr) == (5, 5, 1e-2, 5e-3)
     last = recipes[-1]
     assert last.finetune is not None
     for stage in (last.train, last.finetune):
@@ -188,13 +189,14 @@ def test_the_recipe_and_the_study_have_the_rates_that_the_choices_found() -> Non
     assert found is not None
     best: dict[str, Row] = {}
     for row in found.rows:
-        usual = row["question"] == "rate" and row.get("precision") == "bf16"
+        usual = row["question"] in ("rate", "slower") and row.get("precision") == "bf16"
         if usual and row["last"] > best.get(row["way"], {"last": 0})["last"]:
             best[row["way"]] = row
     assert {way: row["lr"] for way, row in best.items()} == study.LR
+    assert best["duo"]["finetune_lr"] == FINETUNE
     budget = named("budget")
     assert budget.finetune is not None
-    assert (budget.train.lr, budget.finetune.lr, budget.anneals) == (study.LR["duo"], study.LR["duo"], 1)
+    assert (budget.train.lr, budget.finetune.lr, budget.anneals) == (study.LR["duo"], FINETUNE, 1)
     single = named("budget-scratch")
     assert (single.train.lr, single.model.variant, single.finetune) == (
         study.LR["scratch"],

@@ -1,7 +1,7 @@
 """Both stages for a user's own baseline: couple, train, decouple, fine-tune, in one folder."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,8 +55,9 @@ def duo_of_model(
     """Couple a binary baseline, train it, decouple it and fine-tune the binary network; the baseline is unchanged.
 
     Returns the binary network and the results along the way. `stage` and `finetune` are the two trainings. Without
-    `finetune` both are as long as `stage` says, and the rate falls once over both (`training.one_anneal`), which is
-    what worked best on CIFAR-10 (`binaryduo reproduce coupling-choices`). `interval` lets the coupled network learn its
+    `finetune` both are as long as `stage` says, the rate falls once over both (`training.one_anneal`), and the second
+    has half of it, because decoupling halves the weights: that worked best on CIFAR-10 (`binaryduo reproduce
+    coupling-choices`). `interval` lets the coupled network learn its
     thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`. `on_profile` is
     called with the lines of both stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`,
     counted from the beginning of the first; between them it is called once with a line of kind "decoupling", which has
@@ -64,7 +65,7 @@ def duo_of_model(
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
     if finetune is None:
-        stage, finetune = one_anneal(stage, stage)
+        stage, finetune = one_anneal(stage, replace(stage, lr=stage.lr / 2))
     schedule.check(stage, "stage")
     schedule.check(finetune, "finetune")  # now: it begins when the first has ended
     task = Task(loss, metrics, loop.monitor, loop.direction)
