@@ -5,7 +5,7 @@ import pytest
 from binaryduo.paper import coupling_rates as check
 from binaryduo.paper import ways
 from binaryduo.paper.experiment import Row
-from binaryduo.paper.rates import BEST
+from binaryduo.paper.rates import BEST, FINETUNE
 
 
 def rows(**gains: float) -> list[Row]:
@@ -25,7 +25,7 @@ def test_each_way_gets_its_rate_half_and_twice_on_held_out_images() -> None:
         assert {(work["epochs"], work["validation"], work["seed"]) for work in mine} == {(40, 0.1, 0)}
     stages = ways.recipe_of(next(work for work in planned if work["way"] == "duo"))
     assert stages.finetune is not None
-    assert (stages.train.lr, stages.finetune.lr, stages.anneals) == (BEST["duo"], BEST["duo"], 1)
+    assert (stages.train.lr, stages.finetune.lr, stages.anneals) == (BEST["duo"], FINETUNE, 1)
 
 
 def test_a_rate_stays_within_the_margin() -> None:
