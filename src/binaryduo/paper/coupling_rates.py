@@ -33,7 +33,7 @@ def units(profile: str) -> list[Unit]:
     ]
 
 
-def _second(way: str, factor: float) -> dict[str, float]:
+def _second(way: str, factor: float) -> dict[str, Any]:
     """Both rates of duo are changed together."""
     return {"finetune_lr": factor * FINETUNE} if way == "duo" else {}
 
