@@ -78,6 +78,11 @@ def prepare(
     return Prepared(net, names, left_out, evaluator, samples, value, output_gradient, pass_seconds, began)
 
 
+def chosen_stes(named: "str | Sequence[str | STE]") -> list[STE | None]:
+    """The STEs by name; None alone, which leaves the network its own, where none is named."""
+    return [stes.get(ste) for ste in ([named] if isinstance(named, str) else named)] or [None]
+
+
 def check_counts(**counts: int) -> None:
     """Refuse what is no whole number from 1 on, by its name."""
     for name, value in counts.items():

@@ -10,12 +10,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
 from binaryduo.mismatch.automatic_step import choose_step
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import draw_coordinates, effective_weight, kind_of_weights
-from binaryduo.mismatch.prepared import Loss, Prepared, check_counts, prepare, set_ste
+from binaryduo.mismatch.prepared import Loss, Prepared, check_counts, chosen_stes, prepare, set_ste
 from binaryduo.mismatch.profile_result import LayerCost, LayerProfile, Profile
 from binaryduo.mismatch.similarity import direction_cosine
 from binaryduo.ste import STE
@@ -88,9 +87,7 @@ def compare_stes(
     if step != "auto" and not (isinstance(step, int | float) and 0 < step < float("inf")):
         raise ArgumentError(f"step must be a positive number or 'auto', not {step!r}")
     check_counts(coordinates=coordinates)
-    chosen: list[STE | None] = [stes.get(ste) for ste in ([stes_] if isinstance(stes_, str) else stes_)] or [
-        None
-    ]
+    chosen = chosen_stes(stes_)
     given = prepare(model, loss_fn, inputs, targets, layers, batch_size, stacklevel=5)
     return profiles_of(given, chosen, step, coordinates, seed, progress)
 

@@ -29,11 +29,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from binaryduo import ste as stes
 from binaryduo.errors import ArgumentError
 from binaryduo.mismatch.parallel import OnProgress, generator
 from binaryduo.mismatch.perturbation import effective_weight, kind_of_weights, response
-from binaryduo.mismatch.prepared import Loss, Prepared, check_counts, prepare, set_ste
+from binaryduo.mismatch.prepared import Loss, Prepared, check_counts, chosen_stes, prepare, set_ste
 from binaryduo.mismatch.shown import Bars, draw_bars, table
 from binaryduo.ste import STE
 
@@ -196,7 +195,7 @@ def compare_slopes(
             f"step must be a positive share of the length of the weights, e.g. 0.01, not {step!r}"
         )
     check_counts(directions=directions)
-    chosen: list[STE | None] = [stes.get(ste) for ste in stes_] or [None]
+    chosen = chosen_stes(stes_)
     given = prepare(model, loss_fn, inputs, targets, layers, batch_size, stacklevel=5)
     return slopes_of(given, chosen, step, directions, seed, progress)
 
@@ -246,15 +245,15 @@ def _layer(
     length = step * size if size > 0 else step
     promised = [float(gradient.norm()) for gradient in gradients]
     own = [g / p for g, p in zip(gradients, promised, strict=True) if p > 0]
-    found = iter(_slopes(given, name, chain(own, unit_vectors(weight.shape, directions, random)), length))
+    found = _slopes(given, name, chain(own, unit_vectors(weight.shape, directions, random)), length)
     along = [next(found) if p > 0 else math.nan for p in promised]
     others = torch.tensor(list(found), dtype=torch.float64)
     gradient = math.sqrt(float(others.square().mean()) * weight.numel())
     seconds = (time.perf_counter() - begin) / len(gradients)
     out = []
-    for slope, size in zip(along, promised, strict=True):
+    for slope, promise in zip(along, promised, strict=True):
         cosine, interval = from_slopes(slope, gradient, len(others), whole)
-        kept = slope / size if size > 0 else math.nan
+        kept = slope / promise if promise > 0 else math.nan
         kind = kind_of_weights(module)
         out.append(LayerSlopes(name, cosine, interval, kept, weight.numel(), kind, length, seconds))
     return out
