@@ -75,7 +75,9 @@ def _ruling(rows: list[Row], way: str) -> str:
 
 
 def draw(rows: list[Row]) -> dict[str, Figure]:
-    """Accuracy over the rate of each way; a ring marks the rate that the study has."""
+    """Accuracy over the rate of each way, once there are two of one; a ring marks the rate that the study has."""
+    if all(len(by_rate(rows, way)) < 2 for way in w.WAYS):
+        return {}
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axis = figure.subplots()
     for way, colour in choices.COLOURS.items():

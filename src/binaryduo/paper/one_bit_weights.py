@@ -208,8 +208,10 @@ def _draw_rates(axis: Axes, case: Case, rows: list[Row]) -> None:
         axis.plot([x for x, _ in points], [y for _, y in points], "o-", color=COLOURS[way], label=NAMES[way])
         for place in points:
             axis.annotate(f"{place[1]:.2f}", place, (0, 7), color=COLOURS[way], **TEXT)
+    slower = "duo, then a lower rate for fine-tuning"
     for (rate, second), last in case.by_finetuning(rows).items():
-        axis.plot(rate, last, "D", color=COLOURS["duo"], mfc="none")
+        axis.plot(rate, last, "D", color=COLOURS["duo"], mfc="none", label=slower)
+        slower = ""  # one line of the legend for all of them
         axis.annotate(
             f"{last:.2f}, then {second:g}",
             (rate, last),
