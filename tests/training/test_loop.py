@@ -113,16 +113,13 @@ def test_folders_are_not_shared(tmp_path: Path) -> None:
         fit(tiny.network(), tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path)
     with pytest.raises(ArgumentError, match="another recipe"):
         fit(tiny.network(), tiny.split(), None, Stage(lr=9.0), tiny.LOOP, tmp_path, resume=True)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 4))
+    with pytest.raises(ArgumentError, match=r"another recipe \(model\.quantized is"):
+        fit(plain, tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path, resume=True)
+    fit(plain, tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path / "plain")
+    other = nn.Sequential(nn.Flatten(), nn.Linear(64, 6), nn.Linear(6, 4))
     with pytest.raises(CheckpointError, match="another network"):
-        fit(
-            nn.Sequential(nn.Flatten(), nn.Linear(64, 4)),
-            tiny.split(),
-            None,
-            tiny.STAGE,
-            tiny.LOOP,
-            tmp_path,
-            True,
-        )
+        fit(other, tiny.split(), None, tiny.STAGE, tiny.LOOP, tmp_path / "plain", resume=True)
 
 
 def test_a_loss_that_is_no_number_is_traced_to_its_layer(tmp_path: Path) -> None:
