@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import binaryduo as bd
 from binaryduo.paper import trainings as t
-from binaryduo.paper.accuracies import EQUAL, ruling, setting
+from binaryduo.paper.accuracies import EQUAL, is_small, ruling, setting
 from binaryduo.paper.experiment import TRAINED, Experiment, Row, Unit, Verdict, Workspace
 from binaryduo.paper.judging import paired
 from binaryduo.paper.pictures import label_points, scatter_on
@@ -43,7 +43,7 @@ def trained_alike(rows: list[Row]) -> list[Row]:
     counts = Counter(recipe for recipe, _, _ in networks)
     if not counts:
         return []
-    best = max(counts, key=lambda recipe: (counts[recipe], not recipe.startswith("reproduce-")))
+    best = max(counts, key=lambda recipe: (counts[recipe], not is_small({"recipe": recipe})))
     return [row for row in trained if row["recipe"] == best]
 
 

@@ -42,7 +42,7 @@ from matplotlib.figure import Figure
 
 from binaryduo.paper import ways as w
 from binaryduo.paper.experiment import STUDY, Experiment, Row, Unit, Verdict
-from binaryduo.paper.rates import ONE
+from binaryduo.paper.rates import BEST
 from binaryduo.paper.results import key_of
 
 EPOCHS, LR, RATE = 10, 5e-3, 3e-3
@@ -78,9 +78,9 @@ def units(profile: str) -> list[Unit]:
         *(at_rate(way, 4 * LR, **once) for way in w.WAYS),
         at_rate("baseline", 8 * LR, **once),
         at_rate("scratch", 8 * LR, **once),
-        at_rate("duo", ONE["duo"], question="share", share=1 / 3, **once),
-        at_rate("duo", ONE["duo"], question="share", share=2 / 3, **once),
-        at_rate("baseline", ONE["baseline"], question="shifted", start="shifted", **once),
+        at_rate("duo", BEST["duo"], question="share", share=1 / 3, **once),
+        at_rate("duo", BEST["duo"], question="share", share=2 / 3, **once),
+        at_rate("baseline", BEST["baseline"], question="shifted", start="shifted", **once),
         *(at_rate("duo", rate, question="slower", finetune_lr=second, **once) for rate, second in SLOWER),
         *(at_rate("duo", rate, question="moments", moments="copied", **once) for rate in (2 * LR, 4 * LR)),
     ]
@@ -116,14 +116,14 @@ def numbers(rows: list[Row]) -> str:
     tuning = {f"{rate:g}": {**first, "finetune_lr": rate} for rate in (RATE, 1e-2)}
     anneals = {"two": tuning["0.01"], "one": {**first, "anneals": 1, "finetune_lr": LR}}
     quick = {"precision": "bf16"}
-    one = {"lr": ONE["duo"], "finetune_lr": ONE["duo"]}
+    one = {"lr": BEST["duo"], "finetune_lr": BEST["duo"]}
     usual = {"way": "duo", **one, "share": 0.5, "moments": None, **quick}
-    baseline = {"way": "baseline", "lr": ONE["baseline"], "start": None, **quick}
+    baseline = {"way": "baseline", "lr": BEST["baseline"], "start": None, **quick}
     shares = {"1/2": usual, "1/3": {**usual, "share": 1 / 3}, "2/3": {**usual, "share": 2 / 3}}
     moments = {"none": usual, "copied": {**usual, "moments": "copied"}}
     moments["copied, at 0.02"] = {**moments["copied"], "lr": 4 * LR, "finetune_lr": 4 * LR}
     biases = {"zero": baseline, "±1/4": {**baseline, "start": "shifted"}}
-    slower = {f"{ONE['duo']:g} for both": usual}
+    slower = {f"{BEST['duo']:g} for both": usual}
     slower |= {f"{lr:g} then {second:g}": {**usual, "lr": lr, "finetune_lr": second} for lr, second in SLOWER}
     parts = [
         _choice(rows, "rate of fine-tuning", tuning, 0.0),
