@@ -8,6 +8,9 @@ import torch
 from torch import nn
 
 from binaryduo import ste as stes
+from binaryduo.training.devices import avoid_undescribed_tiles
+
+avoid_undescribed_tiles()  # tests use PyTorch's own bfloat16 too
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,19 @@ import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.plugins import DoublePrecision
 
+from binaryduo._common.progress import say
 from binaryduo.errors import ArgumentError, BinaryDuoError
+from binaryduo.training.fast.convolution import tiles_are_undescribed
 from binaryduo.training.recipe import Loop
 
 PRECISIONS: dict[str, Any] = {"32": "32-true", "bf16": "bf16-mixed"}
 
 # What gloo and NCCL say when the process at the other end is gone.
 LOST = ("connection closed", "connection reset", "broken pipe", "timed out", "nccl", "gloo")
+
+
+# The most that oneDNN, PyTorch's library for products on CPUs, uses where it may not use AMX. It reads this once.
+MAX_ISA = "ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16"
 
 
 class ProcessLost(BinaryDuoError):
@@ -37,6 +43,11 @@ def make_fabric(loop: Loop) -> Fabric:
         raise ArgumentError(
             f"loop.accelerator is {loop.accelerator}, and there is none here: use auto or cpu instead"
         )
+    if avoid_undescribed_tiles() and loop.precision == "bf16":
+        say(
+            f"this machine has AMX without a description of its tiles, on which PyTorch's bfloat16 fails: {MAX_ISA} is "
+            "set. If an illegal instruction ends the run all the same, set it before Python starts"
+        )
     fabric = Fabric(
         accelerator=loop.accelerator,
         devices=local,
@@ -50,6 +61,26 @@ def make_fabric(loop: Loop) -> Fabric:
     if world > 1 and not theirs:
         atexit.register(leave_group)
     return fabric
+
+
+def avoid_undescribed_tiles() -> bool:
+    """Tell oneDNN to do without AMX where its tiles are not described; whether that was necessary.
+
+    Some hypervisors show AMX and leave out the size of its tiles. oneDNN then sets up none, and the first product in
+    bfloat16 ends the process by an illegal instruction. A limit that the user has set stays.
+
+    >>> avoid_undescribed_tiles() in (True, False)
+    True
+    """
+    name, value = MAX_ISA.split("=")
+    if (
+        not tiles_are_undescribed()
+        or name in os.environ
+        or f"DNNL{name.removeprefix('ONEDNN')}" in os.environ
+    ):
+        return False
+    os.environ[name] = value
+    return True
 
 
 def leave_group() -> None:

@@ -1,6 +1,7 @@
 """The native part of convolution.py (csrc/training/convolution/bindings.cpp); pointers are addresses."""
 
 def kernels() -> str: ...
+def tiles_are_undescribed() -> bool: ...
 def forward(
     bf16: bool,
     x: int,

@@ -29,6 +29,11 @@ def tiles_available() -> bool:
     return _convolution is not None and _convolution.kernels() == "amx"
 
 
+def tiles_are_undescribed() -> bool:
+    """Whether the CPU has AMX and does not say how large its tiles are, as under some hypervisors."""
+    return _convolution is not None and _convolution.tiles_are_undescribed()
+
+
 def _channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last)
 
