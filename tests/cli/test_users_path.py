@@ -13,6 +13,7 @@ import torch
 import binaryduo as bd
 from binaryduo.cli.app import EXTRAS, missing_extra, run
 from binaryduo.errors import BinaryDuoError
+from binaryduo.paper.registry import RECORDS
 from binaryduo.training import Loop, Stage, fit
 from binaryduo.training.sources import open_source, run_folder
 from tests.training.tiny import split
@@ -136,6 +137,14 @@ def test_refusals_are_one_sentence(runs: Path, tmp_path: Path, capsys: pytest.Ca
         assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "s").exists()
     assert not (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_an_estimate_begins_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = ["--results", tmp_path / "results", "--runs", tmp_path / "runs"]
+    assert call("reproduce", name, "--estimate", *places) == 0
+    assert name in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
 
 
 def test_data_of_another_shape_is_refused(

@@ -65,6 +65,9 @@ def reproduce(
     place = Workspace(runs, root)
     verbs = VERBS if verb is None else (verb,)
     for found in _experiments(name):
+        if found not in EXPERIMENTS and dry:
+            typer.echo(f"{found}: how long it takes is not known before it has begun")
+            continue
         if found not in EXPERIMENTS:
             _records(found, verbs, folder(results) / found, place, minutes)
             continue
