@@ -18,8 +18,9 @@ Found (best mean ± deviation over two runs of the 20 settings, last epoch, held
 
 Fine-tuned above all is the paper's order; the other three are level. The fine-tuned network has had four epochs where
 the others had two, so that its lead is not shown to come from the scheme. An earlier grid of rates ended at 0.064, the
-best of three cases; this one goes to 1.024, where everything diverges, and every best rate has worse ones on both sides.
-Decay hardly matters up to 1 in so short a training; 10 with a high rate ruins it: six trials ended without a finite loss.
+best of three cases; this one goes to 1.024, where everything diverges, and every best rate has worse ones on both
+sides. Decay hardly matters up to 1 in so short a training; 10 with a high rate ruins it: six trials ended without a
+finite loss.
 """
 
 import json
