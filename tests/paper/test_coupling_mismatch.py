@@ -71,8 +71,19 @@ def test_a_part_decides_nothing() -> None:
 
 def test_units_are_of_the_studys_own_runs() -> None:
     runs = coupling_pays.units("hours")
-    assert all(m.run_of(work) in runs for work in m.units("hours"))
-    assert len(m.units("hours")) == 24
+    assert all(m.run_of(work) in runs for work in m.units("hours") if m.needs_run(work))
+    assert len(m.units("hours")) == 24 + 16
+
+
+def test_further_seeds_judge_alone() -> None:
+    drawn = [
+        _row(network, "start", seed, level + 0.001 * seed * (network == "coupled"))
+        for network, level in (("coupled", 0.2), ("baseline", 0.3))
+        for seed in m.FURTHER
+    ]
+    found = {v.claim.split(":")[0]: v.verdict for v in m.verdicts(_rows(baseline=0.3, coupled=0.6) + drawn)}
+    assert found == {m.AS_DRAWN: "holds", "once more": "does not hold"}
+    assert len(m.verdicts(drawn[:-1])) == 0
 
 
 def test_every_network_of_a_run_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,9 @@ are paired over seeds. Hypotheses: the coupled network is above the baseline as 
 where it becomes that; the ways end in the order of their accuracies. What was seen before these were written down: one
 seed of the baseline (0.055 in the mean of the layers) and of the coupled network (0.103) as they are drawn.
 
+Three seeds left the first hypothesis undecided (+0.028 ± 0.042), and a network that is only drawn is cheap. So it is
+tested once more on eight further seeds, which alone judge that claim; nothing else is added after a look.
+
 Tried before and given up: the CDG. With 64 weights per layer a cosine scatters by 0.12, and with 16 weights and 32
 images during the trainings themselves it was noise: its error falls with the root of the weights only.
 
@@ -42,7 +45,8 @@ from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.restore import load_run
 from binaryduo.transform.decoupling import decouple
 
-EPOCHS, SEEDS, IMAGES, DIRECTIONS = 10, 3, 256, 16
+EPOCHS, SEEDS, IMAGES, DIRECTIONS = 10, range(3), 256, 16
+FURTHER = range(3, 11)  # of the baseline and the coupled network as drawn
 STEPS = (0.01, 0.03)  # of the length of the weights; the first judges
 NETWORKS = {"baseline": "baseline", "scratch": "scratch", "coupled": "duo", "decoupled": "duo"}  # and its way
 MOMENTS = ("start", "end")
@@ -52,36 +56,42 @@ NAMES = {
     "coupled": "duo,\ncoupled",
     "decoupled": "duo,\ndecoupled",
 }
-# What is claimed, of which network when, against which network when.
+# What is claimed, of which network when, against which network when, and on which seeds.
+AS_DRAWN = "as drawn, the coupled network's gradient is closer to the truth than the baseline's"
+DRAWN = (("coupled", "start"), ("baseline", "start"))
 CLAIMS = {
-    "as drawn, the coupled network's gradient is closer to the truth than the baseline's": (
-        ("coupled", "start"),
-        ("baseline", "start"),
-    ),
+    AS_DRAWN: (*DRAWN, SEEDS),
+    f"once more: {AS_DRAWN}": (*DRAWN, FURTHER),
     "of one function, the coupled network's gradient is closer to the truth than the decoupled one's": (
         ("coupled", "end"),
         ("decoupled", "start"),
+        SEEDS,
     ),
     "after fine-tuning, the decoupled network's gradient is closer to the truth than the baseline's": (
         ("decoupled", "end"),
         ("baseline", "end"),
+        SEEDS,
     ),
     "trained from scratch, the topology's gradient is closer to the truth than the baseline's": (
         ("scratch", "end"),
         ("baseline", "end"),
+        SEEDS,
     ),
 }
 
 
 def units(profile: str) -> list[Unit]:
-    seeds, sizes = (range(SEEDS), (EPOCHS, IMAGES, DIRECTIONS))
+    seeds, further, sizes = SEEDS, FURTHER, (EPOCHS, IMAGES, DIRECTIONS)
     if profile == "smoke":
-        seeds, sizes = range(1), (2, 64, 4)
+        seeds, further, sizes = range(1), range(0), (2, 64, 4)
     every = [
         _unit(network, moment, seed, *sizes) for seed, network, moment in product(seeds, NETWORKS, MOMENTS)
     ]
-    # What is only drawn comes first, then both networks of duo, whose comparison needs no other run.
-    return sorted(every, key=lambda work: (needs_run(work), NETWORKS[work["network"]] != "duo"))
+    every += [_unit(*drawn, seed, *sizes) for seed, drawn in product(further, DRAWN)]
+    # What is only drawn comes first, then both networks of duo, whose comparison needs no other run, then the
+    # baseline, which two claims need.
+    order = ("duo", "baseline", "scratch")
+    return sorted(every, key=lambda work: (needs_run(work), order.index(NETWORKS[work["network"]])))
 
 
 def needs_run(work: Unit) -> bool:
@@ -154,23 +164,25 @@ def levels(rows: list[Row], network: str, moment: str) -> dict[int, float]:
 def verdicts(rows: list[Row]) -> list[Verdict]:
     """Each claim once both of its sides have all their seeds."""
     out = []
-    for claim, sides in CLAIMS.items():
-        found = {step: _compared(at_step(rows, step), *sides) for step in STEPS}
+    for claim, parts in CLAIMS.items():
+        found = {step: _compared(at_step(rows, step), *parts) for step in STEPS}
         judging, beside = (found[step] for step in STEPS)
         if judging is not None:
             evidence = f"difference of the mean cosines: {judging.shown(3)}"
             evidence += (
                 f"; with steps of {100 * STEPS[1]:g} %: {beside.shown(3)}" if beside is not None else ""
             )
-            setting = f"steps of {100 * STEPS[0]:g} % of the weights; {EPOCHS} epochs in total; {NETWORK}"
+            setting = f"steps of {100 * STEPS[0]:g} % of the weights; {EPOCHS} epochs in total; {NETWORK}; "
+            setting += f"{len(parts[-1])} seeds"
             out.append(Verdict(claim, setting, judging.verdict, evidence, judging.shown(3)))
     return out
 
 
-def _compared(rows: list[Row], high: tuple[str, str], low: tuple[str, str]) -> Interval | None:
+def _compared(rows: list[Row], high: tuple[str, str], low: tuple[str, str], seeds: range) -> Interval | None:
     """How far one mean cosine is above another; None where not all seeds are there."""
+    rows = [row for row in rows if row["seed"] in seeds]
     sides = [levels(rows, *side) for side in (high, low)]
-    return difference(*sides) if min(map(len, sides)) >= SEEDS else None
+    return difference(*sides) if min(map(len, sides)) == len(seeds) else None
 
 
 def numbers(rows: list[Row]) -> str:
