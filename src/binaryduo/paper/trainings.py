@@ -6,9 +6,7 @@ interrupted run continues where it was, and a training that two figures need is 
 
 import hashlib
 import json
-import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +15,14 @@ import torch
 
 from binaryduo import training
 from binaryduo._common.progress import say
-from binaryduo.data import Plan
+from binaryduo.data import DataSet, Plan
 from binaryduo.errors import CheckpointError
 from binaryduo.paper.experiment import Row, Unit, Workspace
 from binaryduo.paper.rates import BEST, FINETUNE
 from binaryduo.training import Loop, Recipe, Stage, runlog
+from binaryduo.training.devices import avoid_undescribed_tiles
 from binaryduo.training.duo import build_model, load_data
+from binaryduo.training.engines import prepare, seconds_per_step
 
 HOURS = "half-width"  # the recipe of that profile
 LABELS = {None: "full precision", 16: "4 bits", 8: "3 bits", 4: "2 bits", 3: "ternary", 2: "1 bit"}
@@ -229,17 +229,20 @@ def estimate(works: Sequence[Unit], place: Workspace) -> list[float]:
     return out
 
 
-def seconds_a_step(recipe: Recipe, data: Any) -> float:
-    """The median of three plain training steps of a recipe's network, measured now."""
+def seconds_a_step(recipe: Recipe, data: DataSet) -> float:
+    """The median of three training steps of a recipe's network as its loop would compute them, measured now."""
     model = build_model(recipe, data, "coupled" if recipe.model.variant == "coupled" else "baseline").train()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images, labels, _ = next(iter(data.train.batches(Plan(recipe.loop.batch, True))))
-    times = []
-    for _ in range(4):
-        began = time.perf_counter()
-        torch.nn.functional.cross_entropy(model(images), labels).backward()  # type: ignore[no-untyped-call]
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])
+    half = torch.autocast("cpu", torch.bfloat16, enabled=recipe.loop.precision == "bf16")
+    avoid_undescribed_tiles()
+
+    def step(forward: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        with half:
+            loss = torch.nn.functional.cross_entropy(forward(images), labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    return seconds_per_step(prepare(model, "eager" if recipe.loop.engine == "eager" else "fast"), step)
 
 
 def as_long_as_two(profile: str) -> int:

@@ -167,7 +167,7 @@ def estimate(works: Sequence[Unit], place: Workspace) -> list[float]:
 
 
 def _step_seconds(work: Unit, place: Workspace) -> dict[str, float]:
-    """Seconds of a training step of each variant: of the real loop for VGG-7, of a plain one for a small network."""
+    """Seconds of a training step of each variant: of the whole loop for VGG-7, of the step alone for others."""
     variants = ("baseline", "coupled", "decoupled")
     if work["network"] != "vgg7":
         recipe = recipe_of(work, place.root)
