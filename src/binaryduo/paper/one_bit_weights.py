@@ -15,9 +15,10 @@ loss (1.57, 1.53, 1.49, 1.49, 1.49 from 5e-3 to 8e-2), and from 1e-2 on the high
 flip. Hypothesis: fine-tuning wants a quarter or an eighth of the coupled network's rate, which is more than 0.3 points
 better than one rate for both. This tunes duo harder than the baseline. It held (67.4 and 66.1 against 63.6 %), and was
 then tested on VGG-7 too: 81.94 (2e-2, then 5e-3) and 81.34 (1e-2, then 5e-3) against 81.06 %. VGG-7's runs had been
-done by then, at 1e-2 for both stages (83.98, 83.73 and 83.48 %; `one_rate.json`): duo's were done again. Seeds 1 and 2 of
-duo, and those of both ways of the ResNet, ran on an Intel CPU with AMX, whose bfloat16 convolutions are by matrix tiles;
-all others on Zen 5, by Winograd's method.
+done by then, at 1e-2 for both stages (83.98, 83.73 and 83.48 %; `one_rate.json`): duo's were done again.
+
+Seeds 1 and 2 of duo, and of both ways for the ResNet, ran on an Intel CPU with AMX, whose bfloat16 convolutions are by
+matrix tiles; all others on Zen 5, by Winograd's method.
 
 A first run of VGG-7 by duo at 5e-3, before any tuning, has 84.30 % after the last epoch (`before_tuning.json`); it is
 the shipped network vgg7-cifar10-duo-w1 and judges nothing.
