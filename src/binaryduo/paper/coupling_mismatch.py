@@ -236,20 +236,20 @@ def draw(rows: list[Row]) -> dict[str, Figure]:
 
 
 def _accuracy_panel(axis: Axes, rows: list[Row]) -> None:
-    for network, way in NETWORKS.items():
-        found = levels(rows, network, "end")
+    """Nothing while there is one way only, which cannot say whether the accuracy follows."""
+    ends = {network: levels(rows, network, "end") for network in NETWORKS if network != "coupled"}
+    ends = {network: found for network, found in ends.items() if found}
+    if len(ends) < 2:
+        return
+    for network, found in ends.items():
         last = {row["seed"]: row["last"] for row in rows if row["network"] == network and "last" in row}
-        if network != "coupled" and found:
-            seeds = sorted(found)
-            label = NAMES[network].replace("\n", " ")
-            axis.plot(
-                [found[s] for s in seeds], [last[s] for s in seeds], "o", color=COLOURS[way], label=label
-            )
+        points = [(found[seed], last[seed]) for seed in sorted(found)]
+        colour, label = COLOURS[NETWORKS[network]], NAMES[network].replace("\n", " ")
+        axis.plot([x for x, _ in points], [y for _, y in points], "o", color=colour, label=label)
     axis.set_xlabel("mean cosine after the last epoch")
     axis.set_ylabel("test accuracy (%)")
     axis.set_title("does the accuracy follow?", fontsize=10)
-    if axis.has_data():
-        axis.legend(fontsize=8, frameon=False)
+    axis.legend(fontsize=8, frameon=False)
 
 
 EXPERIMENT = Experiment(
