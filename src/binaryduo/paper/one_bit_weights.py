@@ -211,8 +211,10 @@ def _draw_rates(axis: Axes, case: Case, rows: list[Row]) -> None:
         points = sorted(case.by_rate(rows, way).items())
         rates |= {rate for rate, _ in points}
         axis.plot([x for x, _ in points], [y for _, y in points], "o-", color=COLOURS[way], label=NAMES[way])
-        for place in points:
-            axis.annotate(f"{place[1]:.2f}", place, (0, 7), color=COLOURS[way], **TEXT)
+        for rate, last in points:  # numbers of equal rates stay apart: the lower one is below its dot
+            lower = any(case.by_rate(rows, other).get(rate, last) > last for other in WAYS)
+            offset = (0, -14 if lower else 7)
+            axis.annotate(f"{last:.2f}", (rate, last), offset, color=COLOURS[way], **TEXT)
     slower = "duo, then a lower rate for fine-tuning"
     for (rate, second), last in case.by_finetuning(rows).items():
         axis.plot(rate, last, "D", color=COLOURS["duo"], mfc="none", label=slower)
@@ -229,7 +231,7 @@ def _draw_rates(axis: Axes, case: Case, rows: list[Row]) -> None:
     axis.minorticks_off()
     axis.set_xlabel(f"learning rate (log scale); {case.epochs // 2} epochs, seed 0")
     axis.set_ylabel("held-out accuracy (%)")
-    axis.set_title(f"{case.title}: which rate? 5,000 held-out images decide", fontsize=9, loc="left")
+    axis.set_title(f"{case.title}: which rate?\n5,000 held-out images decide", fontsize=9, loc="left")
     axis.legend(frameon=False, fontsize=9)
 
 
