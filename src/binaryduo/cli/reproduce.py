@@ -65,16 +65,14 @@ def reproduce(
     place = Workspace(runs, root)
     verbs = VERBS if verb is None else (verb,)
     for found in _experiments(name):
-        if found not in EXPERIMENTS and dry:
+        if found in EXPERIMENTS:
+            whole = "run" not in verbs or _run(found, profile, folder(results), place, minutes, dry)
+            if whole and not dry:
+                _show(found, verbs, profile, folder(results))
+        elif dry:
             typer.echo(f"{found}: how long it takes is not known before it has begun")
-            continue
-        if found not in EXPERIMENTS:
+        else:
             _records(found, verbs, folder(results) / found, place, minutes)
-            continue
-        if "run" in verbs and not _run(found, profile, folder(results), place, minutes, dry):
-            continue
-        if not dry:
-            _show(found, verbs, profile, folder(results))
 
 
 def _experiments(name: str) -> list[str]:
