@@ -21,6 +21,10 @@ class ArgumentError(BinaryDuoError, ValueError):
     """An argument outside of what a function can use."""
 
 
+class BusyError(ArgumentError):
+    """A folder that another process is working in; names the process."""
+
+
 class CheckpointError(BinaryDuoError):
     """A checkpoint that is truncated, altered, or of another network."""
 

@@ -31,9 +31,10 @@ def rows_of(*runs: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def test_fixed_units_are_the_studys_own_and_the_others_differ_in_one_thing() -> None:
+def test_units_are_the_studys_with_one_rate_and_differ_in_one_thing() -> None:
     units = study.units("hours")
     own = [unit for unit in coupling_pays.units("hours") if unit["way"] == "duo" and unit["epochs"] == 10]
+    own = [{**unit, "finetune_lr": unit["lr"]} for unit in own]
     assert [unit for unit in units if unit in own] == own[: study.HOURS_SEEDS]
     for unit in units:
         model = ways.recipe_of(unit).model

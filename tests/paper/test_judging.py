@@ -40,6 +40,8 @@ def _rows(*last: float, recipe: str = "vgg7-cifar10", stage: str = "single") -> 
         ((70.0, 72.0), (69.0, 70.0), "undecided"),  # by 1 and 2: with two seeds the interval is ± 6.4
         ((70.0, 71.0), (60.0, 61.0, 60.5), "holds"),  # other seeds: Welch's interval
         ((90.0,), (60.0,), "undecided"),  # one seed has no spread to judge by
+        ((70.1, 71.2), (60.1, 61.2), "undecided"),  # two seeds that agree by chance have none either
+        ((70.0, 70.0), (60.0, 60.0, 60.0), "undecided"),
         ((), (60.0, 61.0), "not run"),
     ],
 )
@@ -49,7 +51,7 @@ def test_compare(high: tuple[float, ...], low: tuple[float, ...], verdict: str) 
 
 def test_the_best_epoch_does_not_decide() -> None:
     """Here the best epochs would say the opposite."""
-    high, low = _rows(70.0, 71.0), _rows(60.0, 61.0)
+    high, low = _rows(70.0, 71.0), _rows(60.0, 61.1)
     for row in low:
         row["best"] = 99.0
     assert compare("claim", high, low, ("a", "b")).verdict == "holds"

@@ -16,6 +16,8 @@ from binaryduo.paper import results
 from binaryduo.paper.experiment import PROFILES
 from binaryduo.paper.registry import EXPERIMENTS, RECORDS, find, find_records
 
+COMMITTED = Path(__file__).parents[2] / "experiments" / "results"
+
 OUTSIDE = """
 import sys
 from binaryduo.paper import results
@@ -95,3 +97,13 @@ def test_outside_a_checkout(tmp_path: Path) -> None:
     assert "holds" in line
     _outside(tmp_path, "report", "--paper", "--out", "paper.html")
     assert "0.7 becomes 0.5" in (tmp_path / "paper.html").read_text()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_committed_results_are_of_the_plan(name: str) -> None:
+    """A unit that the plan does not have any more would be kept and judge nothing."""
+    experiment = find(name)
+    for profile in experiment.profiles:
+        kept = results.kept_units(name, profile, COMMITTED)["units"]
+        planned = {results.key_of(unit) for unit in experiment.units(profile)} if kept else set()
+        assert {results.key_of(unit["unit"]) for unit in kept} <= planned

@@ -10,10 +10,13 @@ from typer.testing import CliRunner
 
 from binaryduo._common import locks
 from binaryduo.cli.app import app
+from binaryduo.errors import BusyError
 from binaryduo.paper import runner
 from binaryduo.paper.claims import claim_of, claimed, taken
+from binaryduo.paper.experiment import Workspace
 from binaryduo.paper.registry import find
 from binaryduo.paper.results import missing, path_of
+from binaryduo.paper.ways import folder_of
 
 NAME = "sample_size"
 
@@ -81,3 +84,14 @@ def test_a_claim_that_was_removed_while_it_was_opened_is_not_held(
     with locks.Lock(path):
         assert calls[0] == 2
         assert locks.Lock(path).taken()
+
+
+def test_a_training_that_another_process_does_is_passed_over_and_said(tmp_path: Path) -> None:
+    first, *_ = find("coupling_pays").units("smoke")
+    place = Workspace(runs=tmp_path / "runs")
+    folder = folder_of(first, place.runs)
+    folder.mkdir(parents=True)
+    with locks.Lock(folder / "lock"), pytest.raises(BusyError, match="wait for it"):
+        runner.run("coupling_pays", "smoke", tmp_path, place)
+    assert missing("coupling_pays", "smoke", tmp_path) == [first]
+    assert runner.run("coupling_pays", "smoke", tmp_path, place)

@@ -3,7 +3,9 @@
 Claim: the coupled network, a quarter of the weights, is worse than BinaryDuo's; fine-tuning brings +1.67 points to
 89.72 %, below BinaryDuo (90.44 %) and above the baseline (89.07 %). Ours: results/appendix_f_quad.
 
-Chosen before running: see trainings.py; the baseline gets as many epochs as both stages together in `cpu`.
+Chosen before running: see trainings.py; the baseline gets as many epochs as both stages together in `cpu`. In `hours`
+one anneal goes over both stages, so that the coupled network's rate has not fallen yet when it is decoupled: that
+fine-tuning improves on it is not judged there.
 """
 
 from matplotlib.figure import Figure
@@ -44,12 +46,13 @@ def groups(rows: list[Row]) -> dict[str, list[Row]]:
 
 
 def verdicts(rows: list[Row]) -> list[Verdict]:
-    pairs = (
+    pairs = [
         ("coupled", "coupled Q", "Q's coupled network, smaller, is below BinaryDuo's"),
-        ("decoupled Q", "coupled Q", "fine-tuning improves on Q's coupled network"),
         ("decoupled", "decoupled Q", "BinaryDuo-Q stays below BinaryDuo"),
         ("decoupled Q", "baseline", "BinaryDuo-Q beats the baseline"),
-    )
+    ]
+    if rows[0]["recipe"] != t.HOURS:
+        pairs.insert(1, ("decoupled Q", "coupled Q", "fine-tuning improves on Q's coupled network"))
     return compare_all(groups(rows), pairs, PAPER)
 
 

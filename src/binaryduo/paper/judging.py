@@ -31,8 +31,13 @@ class Interval:
     def shown(self, digits: int = 2) -> str:
         """ "+1.25 ± 0.40", or that there is no interval."""
         if math.isinf(self.half):
-            return f"{self.middle:+.{digits}f}, no interval from one seed"
+            return f"{self.middle:+.{digits}f}, no interval: nothing shows how much runs scatter"
         return f"{self.middle:+.{digits}f} ± {self.half:.{digits}f}"
+
+
+def _interval(middle: float, half: float) -> Interval:
+    """Runs that agree to the last digit, by chance or because nothing is random, do not say how much others scatter."""
+    return Interval(middle, half if half > 1e-9 else math.inf)
 
 
 def paired(differences: Sequence[float]) -> Interval:
@@ -44,7 +49,7 @@ def paired(differences: Sequence[float]) -> Interval:
     count = len(differences)
     if count < 2:  # no spread to judge by
         return Interval(mean(differences) if differences else math.nan, math.inf)
-    return Interval(mean(differences), quantile(count - 1) * stdev(differences) / math.sqrt(count))
+    return _interval(mean(differences), quantile(count - 1) * stdev(differences) / math.sqrt(count))
 
 
 def welch(high: Sequence[float], low: Sequence[float]) -> Interval:
@@ -54,9 +59,9 @@ def welch(high: Sequence[float], low: Sequence[float]) -> Interval:
         return Interval(middle, math.inf)
     a, b = variance(high) / len(high), variance(low) / len(low)
     if a + b == 0:
-        return Interval(middle, 0.0)
+        return Interval(middle, math.inf)
     df = (a + b) ** 2 / (a**2 / (len(high) - 1) + b**2 / (len(low) - 1))
-    return Interval(middle, quantile(df) * math.sqrt(a + b))
+    return _interval(middle, quantile(df) * math.sqrt(a + b))
 
 
 def difference(high: Mapping[int, float], low: Mapping[int, float]) -> Interval:
@@ -100,7 +105,7 @@ class Pooled:
         if self.df == 0:
             return Interval(middle, math.inf)
         spread = math.sqrt(sum(weight**2 / len(values) for weight, values in parts))
-        return Interval(middle, quantile(self.df) * self.deviation * spread)
+        return _interval(middle, quantile(self.df) * self.deviation * spread)
 
 
 def all_of(parts: Sequence[str]) -> str:

@@ -118,20 +118,19 @@ def missing(name: str, profile: str | None, results: Path) -> list[Unit]:
 
 
 def read(name: str, profile: str | None, results: Path) -> Results | None:
-    """What was measured of a profile; None if nothing was."""
+    """What was measured of a profile's plan; None if nothing was. Units that the plan no longer has judge nothing."""
     experiment = find(name)
     if experiment.sources:
         return _read_sources(experiment.sources, profile, results)
     own = experiment.profile(profile)
     content = kept_units(name, own, results)
-    kept = {key_of(unit["unit"]): unit for unit in content["units"]}
+    wanted = {key_of(unit) for unit in experiment.units(own)}
+    kept = {key: unit for unit in content["units"] if (key := key_of(unit["unit"])) in wanted}
     if not kept:
         return None
-    wanted = {key_of(unit) for unit in experiment.units(own)}
-    done = len(kept.keys() & wanted)
     rows = [row for unit in kept.values() for row in unit["rows"]]
     seconds = sum(unit["seconds"] for unit in kept.values())
-    return Results(own, rows, done, len(wanted), seconds, content.get("machine", ""))
+    return Results(own, rows, len(kept), len(wanted), seconds, content.get("machine", ""))
 
 
 def _read_sources(names: tuple[str, ...], profile: str | None, results: Path) -> Results | None:

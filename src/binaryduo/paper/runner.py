@@ -12,7 +12,7 @@ from typing import Any
 
 from binaryduo._common.allocator import keep_memory
 from binaryduo._common.files import write_synced
-from binaryduo.errors import ArgumentError
+from binaryduo.errors import ArgumentError, BinaryDuoError, BusyError
 from binaryduo.paper.claims import alone, claimed, remove_ended
 from binaryduo.paper.experiment import Verdict, Workspace
 from binaryduo.paper.registry import find
@@ -49,7 +49,8 @@ def run(
     """Measure what is missing, unit by unit, and begin none after `minutes`; True if nothing is left.
 
     `after(units left, seconds that the last one took)` is called whenever a unit is kept. Other processes may do the
-    same at the same time: a unit that one of them has is passed over, and what it finds is kept beside ours.
+    same at the same time: a unit that one of them has is passed over, and what it finds is kept beside ours. A unit
+    whose training is going on elsewhere is passed over too, and said once all others are done.
     """
     experiment = find(name)
     own = experiment.profile(profile)
@@ -57,7 +58,7 @@ def run(
     keep_memory()
     path = path_of(name, own, results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), None
     for unit in missing(name, own, results):
         started = time.perf_counter()
         if minutes is not None and started - begin > 60 * minutes:
@@ -65,11 +66,17 @@ def run(
         with claimed(unit, path) as ours:
             if not ours or unit not in missing(name, own, results):  # another process has it, or has done it
                 continue
-            rows = experiment.measure(unit, place)
+            try:
+                rows = experiment.measure(unit, place)
+            except BusyError as error:  # two units, also of two experiments, may be of one training
+                busy = error
+                continue
             seconds = time.perf_counter() - started
             _keep({"unit": unit, "seconds": round(seconds, 2), "rows": rows}, name, own, results)
         after(len(missing(name, own, results)), seconds)
     remove_ended(experiment.units(own), path)
+    if busy is not None:
+        raise busy
     return not missing(name, own, results)
 
 
@@ -89,7 +96,7 @@ def _keep(unit: dict[str, Any], name: str, profile: str, results: Path) -> None:
 def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:
     """Judge the claims from the rows, and keep the verdicts beside them."""
     found = _existing(name, profile, results)
-    with _whole_rows(name):
+    with _whole_rows(found, name):
         verdicts = find(name).verdicts(found.rows)
     if found.profile != "smoke":
         content = json.dumps([asdict(verdict) for verdict in verdicts], indent=1, ensure_ascii=False)
@@ -109,7 +116,7 @@ def plot(name: str, profile: str | None, results: Path) -> list[Path]:
     """Draw the pictures from the rows, beside them."""
     found = _existing(name, profile, results)
     out = []
-    with _whole_rows(name):
+    with _whole_rows(found, name):
         figures = find(name).draw(found.rows)
     for file, figure in figures.items():
         path = results / name / file
@@ -120,11 +127,17 @@ def plot(name: str, profile: str | None, results: Path) -> list[Path]:
 
 
 @contextmanager
-def _whole_rows(name: str) -> Iterator[None]:
-    """Rows that lack what every row has are damaged, or another experiment's."""
+def _whole_rows(found: Results, name: str) -> Iterator[None]:
+    """Rows that lack what every row has are damaged, or another experiment's; too few of them cannot be judged yet."""
     try:
         yield
-    except (KeyError, TypeError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, BinaryDuoError):
+            raise
+        if not found.complete:
+            raise ArgumentError(
+                f"{found.done} of {found.total} parts of {name} are done, too few to judge or draw: run the rest first"
+            ) from problem
         raise ArgumentError(
             f"the rows of {name} are not whole ({type(problem).__name__}: {problem}): move its results away, and run "
             "it again"
