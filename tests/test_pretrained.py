@@ -62,6 +62,23 @@ def test_the_card_knows_which_images_a_verb_needs(
     assert "200 samples" in capsys.readouterr().out
 
 
+def test_a_network_by_name_is_packed_with_its_classes_and_normalisation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the run that it was made of."""
+    monkeypatch.setenv(VARIABLE, str(folder / "cards"))
+    meta = {}
+    for source in ("tiny", str(folder / "run")):
+        target = folder / f"{Path(source).name}.duo"
+        with pytest.raises(SystemExit) as left:
+            run(["pack", source, str(target)])
+        assert left.value.code == 0
+        meta[source] = bd.load(target).program.meta
+    assert {"classes", "mean", "std"} <= meta["tiny"].keys()
+    of_the_run = meta[str(folder / "run")]
+    assert {**meta["tiny"], "recipe": of_the_run["recipe"]} == of_the_run
+
+
 def test_one_bit_weights_are_kept_by_sign_and_scale() -> None:
     torch.manual_seed(0)
     net = bd.models.build("vgg7", weight_bits=1, width=0.1, image_size=8).eval()

@@ -78,11 +78,15 @@ def pack(
 
 def _meta(found: "Source") -> dict[str, str]:
     """What `binaryduo run` asks of a packed file: the classes' names, and how images are normalised."""
-    if found.recipe is None or found.data is None:
+    from binaryduo.data.sets import KINDS
+
+    if found.recipe is None:
         return {"network": str(found.options["name"])}
-    meta = {"recipe": found.recipe.name, "classes": "\n".join(found.data.classes)}
+    # A pretrained network comes without its images; what they show and how they are normalised is known by their name.
+    kind = KINDS.get(found.recipe.data.name) if found.data is None else found.data
+    meta = {"recipe": found.recipe.name, "classes": "\n".join(kind.classes) if kind else ""}
     for name in ("mean", "std"):
-        values = getattr(found.data.test, name, None)
+        values = getattr(kind if found.data is None else found.data.test, name, None)
         if values:
             meta[name] = " ".join(str(float(v)) for v in values)
     return {key: value for key, value in meta.items() if value}

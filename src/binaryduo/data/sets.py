@@ -71,6 +71,23 @@ ENTRIES = (
 )
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What the images of a set show, and how their pixels, from 0 to 1, are normalised for a network."""
+
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+FASHION = Kind(fashion_mnist.CLASSES, fashion_mnist.MEAN, fashion_mnist.STD)
+KINDS = {
+    "fashion-mnist-small": FASHION,
+    "fashion-mnist": FASHION,
+    "cifar10": Kind(cifar10.CLASSES, cifar10.MEAN, cifar10.STD),
+}
+
+
 def names() -> list[str]:
     """The names that `load` knows.
 
@@ -107,8 +124,6 @@ def load(
     (10000, (1, 28, 28), 'boot')
     """
     _check_name(name)
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
     folder = None if root is None else Path(root)
     if name == "imagenet":
         if folder is None:
@@ -117,18 +132,17 @@ def load(
         return _with_validation(DataSet(name, train, test, classes, train.shape), validation)
     if name == "cifar10":
         arrays, usual_pad = cifar10.load(folder, fetch), 4
-        classes, mean, std = cifar10.CLASSES, cifar10.MEAN, cifar10.STD
     else:
         small = name == "fashion-mnist-small"
         arrays = fashion_mnist.load_embedded() if small else fashion_mnist.load(folder, fetch)
-        classes, usual_pad = fashion_mnist.CLASSES, 2
-        mean, std = fashion_mnist.MEAN, fashion_mnist.STD
+        usual_pad = 2
+    kind = KINDS[name]
     whole = from_arrays(
         name,
         arrays,
-        classes,
-        mean,
-        std,
+        kind.classes,
+        kind.mean,
+        kind.std,
         usual_pad if pad is None else pad,
         True if flip is None else flip,
     )
