@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from optuna.storages import RDBStorage
 from packaging.requirements import Requirement
 
+from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError
 from binaryduo.search.local import open_search
 from binaryduo.search.results import overhead, read_results
@@ -55,6 +57,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ArgumentError, match=r"file/search cannot be a search's folder: Not a directory"):
         open_search(small(), tmp_path / "file" / "search", None)
+
+
+def test_a_file_that_many_write_is_always_one_of_theirs(tmp_path: Path) -> None:
+    """As the machines of a search do that share its folder."""
+    path, contents = tmp_path / "search.yaml", [bytes([65 + i]) * 100_000 for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda content: write_synced(path, content), contents * 10))
+    assert path.read_bytes() in contents
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_half_a_note_and_no_results(tmp_path: Path) -> None:

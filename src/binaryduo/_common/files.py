@@ -3,14 +3,15 @@
 import os
 from pathlib import Path
 
+from binaryduo._common.locks import Lock
 from binaryduo.errors import CheckpointError
 
 
 def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     """Write a file so that it has, after any crash, either its old content or all of the new.
 
-    The content goes to a file beside it, is synced to the disk and renamed into place. A link stays a link, and
-    what is no file (a pipe, a device) is written to as it is.
+    The content goes to a file beside it, is synced to the disk and renamed into place; processes that write the same
+    file do so one after the other. A link stays a link, and what is no file (a pipe, a device) is written to as it is.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -21,10 +22,12 @@ def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     straight = path.exists() and not path.is_file()
     path = path if straight else path.resolve()
     part = path.with_name(path.name + ".part")
+    lock = Lock(part)  # renamed with the file: who waits for it then locks the next one
     try:
         if straight:
             path.write_bytes(content)
             return
+        lock.acquire(wait=True)
         with part.open("wb") as file:
             file.write(content)
             file.flush()
@@ -40,3 +43,5 @@ def write_synced(path: Path, content: bytes, hint: str = "") -> None:
         raise CheckpointError(
             f"{path} could not be written ({problem.strerror}): nothing saved before is lost{hint}"
         ) from problem
+    finally:
+        lock.release()

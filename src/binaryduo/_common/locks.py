@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -20,14 +22,16 @@ class Lock:
         self.path = path
         self._file: BinaryIO | None = None
 
-    def acquire(self) -> bool:
-        """Take the lock; False where another has it."""
+    def acquire(self, wait: bool = False) -> bool:
+        """Take the lock; False where another has it and we do not `wait` until it is free."""
         while True:
             file = self.path.open("ab+")
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 file.close()
+                if wait:
+                    raise
                 return False
             if self._is(file):
                 break
@@ -77,3 +81,22 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock at that path, then be the one that does; its file goes again.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, alone(Path(folder) / "lock"):
+    ...     Lock(Path(folder) / "lock").taken()
+    True
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = Lock(path)
+    lock.acquire(wait=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
