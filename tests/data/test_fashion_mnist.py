@@ -1,6 +1,7 @@
 """The embedded images, and the IDX files of the full set in miniature."""
 
 import gzip
+import os
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,24 @@ def test_idx_files_gzipped_and_plain(tmp_path: Path) -> None:
     )
     with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz is missing or damaged"):
         fashion_mnist.load(tmp_path, expected=sums)
+
+
+def test_damaged_bytes_inside_of_a_gzipped_file_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(b"")[:10] + b"\xff" * 50)
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz is missing or damaged"):
+        fashion_mnist.read_idx(path)
+
+
+def test_a_package_that_cannot_be_unpacked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, script in (("apt-get", "touch a.deb"), ("dpkg-deb", "echo no archive >&2; exit 2")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("BINARYDUO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "nothing")
+    with pytest.raises(DataError, match=r"`dpkg-deb -x a\.deb \.` failed: no archive"):
+        fashion_mnist.load()
 
 
 def test_unknown_names_and_missing_roots() -> None:

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +68,23 @@ def test_a_damaged_index_is_made_again(content: str, tmp_path: Path, monkeypatch
     found = shards.scan([path], 10)
     assert (found.keys, found.labels.tolist()) == (wanted.keys, [3])
     assert json.loads(kept.read_text()) == json.loads(good)
+
+
+def test_of_many_that_want_an_index_one_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BINARYDUO_CACHE", str(tmp_path / "cache"))
+    path = shard(tmp_path / "train.tar", "a.cls", b"3\n")
+    made, make = [], shards.index_shard
+
+    def slowly(path: Path) -> list[tuple[str, int, int, int]]:
+        made.append(path)
+        time.sleep(0.2)
+        return make(path)
+
+    monkeypatch.setattr(shards, "index_shard", slowly)
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(shards._cached_index, [path] * 3))
+    assert made == [path]
+    assert found == [make(path)] * 3
 
 
 @pytest.mark.timeout(60)

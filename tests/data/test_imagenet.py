@@ -127,6 +127,14 @@ def test_damaged_shards_and_wrong_labels_are_named(tmp_path: Path, monkeypatch: 
         data.load("imagenet", root)
 
 
+def test_the_list_of_classes_may_be_written_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With line ends of another system, and without one after the last class."""
+    monkeypatch.setenv("BINARYDUO_CACHE", str(tmp_path / "cache"))
+    root = make_shards(tmp_path / "set")
+    (root / "classes.txt").write_bytes("\r\n".join(CLASSES).encode())
+    assert data.load("imagenet", root).classes == CLASSES
+
+
 def test_random_windows_stay_inside() -> None:
     random = np.random.default_rng(0)
     for width, height in ((500, 375), (20, 300), (1, 1)):

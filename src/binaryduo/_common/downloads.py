@@ -5,6 +5,7 @@ import os
 import urllib.request
 from pathlib import Path
 
+from binaryduo._common.locks import alone
 from binaryduo._common.progress import bar
 from binaryduo.errors import DataError
 
@@ -18,27 +19,37 @@ def cache_dir() -> Path:
 
 
 def download(url: str, target: Path, published: str, algorithm: str = "md5") -> Path:
-    """Fetch a file with a progress bar; it exists under its name only when complete and checked."""
-    digest = hashlib.new(algorithm, usedforsecurity=False)
+    """Fetch a file with a progress bar; it exists under its name only when complete and checked.
+
+    Of several processes that want it at once one fetches it, and the others wait.
+    """
     part = target.with_name(target.name + ".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with urllib.request.urlopen(url, timeout=20) as answer, part.open("wb") as out, bar() as display:
-            length = answer.headers.get("Content-Length")
-            task = display.add_task(target.name, total=int(length) if length else None)
-            while chunk := answer.read(1 << 20):
-                out.write(chunk)
-                digest.update(chunk)
-                display.advance(task, len(chunk))
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(f"{url} could not be read: {error}") from error
-    if digest.hexdigest() != published:
-        size = part.stat().st_size
-        part.unlink()
-        raise DataError(
-            f"{url} is partial or altered ({size} bytes, {algorithm.upper()} {digest.hexdigest()}, published "
-            f"{published}) and is not used"
-        )
-    part.rename(target)
+    with alone(target.with_name(f".{target.name}.lock")):
+        if target.is_file():
+            return target
+        try:
+            found = _fetch(url, part, algorithm)
+            if found != published:
+                raise DataError(
+                    f"{url} is partial or altered ({part.stat().st_size} bytes, {algorithm.upper()} {found}, "
+                    f"published {published}) and is not used"
+                )
+            part.rename(target)
+        except OSError as error:
+            raise DataError(f"{url} could not be read: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
     return target
+
+
+def _fetch(url: str, part: Path, algorithm: str) -> str:
+    """Write what lies at the address to a file, and return its checksum."""
+    digest = hashlib.new(algorithm, usedforsecurity=False)
+    with urllib.request.urlopen(url, timeout=20) as answer, part.open("wb") as out, bar() as display:
+        length = answer.headers.get("Content-Length")
+        task = display.add_task(part.stem, total=int(length) if length else None)
+        while chunk := answer.read(1 << 20):
+            out.write(chunk)
+            digest.update(chunk)
+            display.advance(task, len(chunk))
+    return digest.hexdigest()

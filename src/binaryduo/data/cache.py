@@ -4,13 +4,14 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from binaryduo._common.hostile import read_json
+from binaryduo._common.locks import alone
 from binaryduo.errors import DataError
 
 Arrays = dict[str, np.ndarray]
@@ -72,3 +73,13 @@ def stored(folder: Path, expected: dict[str, str]) -> Arrays | None:
         return {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in expected}
     except (OSError, ValueError, EOFError, DataError):
         return None
+
+
+def filled(folder: Path, expected: dict[str, str], fetch: Callable[[], Arrays]) -> Arrays:
+    """The arrays in the cache, where one process fetches them and others that want them at the same time wait."""
+    with alone(folder.with_name(f".{folder.name}.lock")):
+        arrays = stored(folder, expected)
+        if arrays is None:
+            arrays = fetch()
+            store(folder, arrays, expected)
+    return arrays

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from binaryduo._common.downloads import cache_dir, download
 from binaryduo._common.progress import console, say
-from binaryduo.data.cache import Arrays, check_arrays, scratch, store, stored
+from binaryduo.data.cache import Arrays, check_arrays, filled, scratch, stored
 from binaryduo.data.cifar10_formats import read_archive, read_folder
 from binaryduo.errors import DataError
 
@@ -39,8 +39,7 @@ def load(root: Path | None = None, fetch: bool = True, expected: dict[str, str] 
         return arrays
     if not fetch:
         raise DataError("CIFAR-10 is not on this machine: run `binaryduo data get cifar10`")
-    store(home(), _fetch(expected), expected)
-    return load(None, fetch=False, expected=expected)
+    return filled(home(), expected, lambda: _fetch(expected))
 
 
 def from_folder(root: Path) -> Arrays:

@@ -9,6 +9,7 @@ import hashlib
 import lzma
 import shutil
 import subprocess
+import zlib
 from functools import lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ import numpy as np
 
 from binaryduo._common.downloads import cache_dir
 from binaryduo._common.progress import console, track
-from binaryduo.data.cache import Arrays, check_arrays, scratch, store, stored
+from binaryduo.data.cache import Arrays, check_arrays, filled, scratch, stored
 from binaryduo.errors import DataError
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
@@ -106,13 +107,15 @@ def load(root: Path | None = None, fetch: bool = True, expected: dict[str, str] 
         return arrays
     if not fetch:
         raise DataError("Fashion-MNIST is not on this machine: run `binaryduo data get fashion-mnist`")
+    return filled(home(), expected, lambda: _fetch(expected))
+
+
+def _fetch(expected: dict[str, str]) -> Arrays:
+    """From Debian's package, installed or not."""
     if DEBIAN_FOLDER.is_dir():
-        arrays = check_arrays(read_folder(DEBIAN_FOLDER), expected, str(DEBIAN_FOLDER))
-    else:
-        with scratch(cache_dir()) as part:
-            arrays = check_arrays(read_folder(_from_debian(part)), expected, DEBIAN_PACKAGE)
-    store(home(), arrays, expected)
-    return arrays
+        return check_arrays(read_folder(DEBIAN_FOLDER), expected, str(DEBIAN_FOLDER))
+    with scratch(cache_dir()) as part:
+        return check_arrays(read_folder(_from_debian(part)), expected, DEBIAN_PACKAGE)
 
 
 def read_folder(root: Path) -> Arrays:
@@ -131,7 +134,7 @@ def read_idx(path: Path) -> np.ndarray:
         if raw[:3] != b"\0\0\x08":
             raise ValueError("its header is not that of an IDX file of bytes")
         array = np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape)
-    except (OSError, EOFError, ValueError, IndexError) as error:
+    except (OSError, EOFError, ValueError, IndexError, zlib.error) as error:
         raise DataError(f"{path} is missing or damaged: {error}") from error
     return array[..., None] if rank == 3 else array
 
@@ -145,12 +148,14 @@ def _from_debian(part: Path) -> Path:
         )
     with console.status(f"apt-get download {DEBIAN_PACKAGE} (31 MB)"):
         part.chmod(0o755)  # apt fetches as a user of its own
-        got = subprocess.run(
-            ["apt-get", "download", DEBIAN_PACKAGE], cwd=part, capture_output=True, text=True
-        )
-        packages = list(part.glob("*.deb"))
-        if got.returncode or not packages:
-            lines = got.stderr.strip().splitlines() or ["no message"]
-            raise DataError(f"apt-get download {DEBIAN_PACKAGE} failed: {lines[-1]}")
-        subprocess.run(["dpkg-deb", "-x", str(packages[0]), str(part)], check=True)
+        _run(["apt-get", "download", DEBIAN_PACKAGE], part)
+        for package in list(part.glob("*.deb")):
+            _run(["dpkg-deb", "-x", package.name, "."], part)
     return part / DEBIAN_FOLDER.relative_to("/")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise DataError(f"`{' '.join(command)}` failed: {lines[-1]}")

@@ -23,7 +23,7 @@ def load(root: Path, size: int = 224, workers: int = 4) -> tuple[DecodedSplit, D
         listed = root / "classes.txt"
         if listed.is_file():
             names = read_bytes(listed, "the list of classes", DataError).decode(errors="replace")
-            classes = tuple(names.split("\n")[:-1])
+            classes = tuple(names.splitlines())
         else:
             classes = tuple(str(number) for number in range(NUM_CLASSES))
         found = [shards.scan(train, len(classes)), shards.scan(test, len(classes))]

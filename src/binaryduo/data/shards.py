@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from binaryduo._common.downloads import cache_dir
+from binaryduo._common.files import write_synced
 from binaryduo._common.hostile import parse_json, read_json
+from binaryduo._common.locks import alone
 from binaryduo._common.progress import track
 from binaryduo.data.order import Plan, epoch_order, generator
 from binaryduo.errors import DataError
@@ -115,18 +117,25 @@ def _cached_index(path: Path) -> list[tuple[str, int, int, int]]:
     stat = path.stat()
     mark = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
     kept = cache_dir() / "shards" / f"{hashlib.sha256(mark.encode()).hexdigest()[:32]}.json"
+    found = _read_index(kept)
+    if found is None:
+        with alone(kept.with_suffix(".lock")):  # one process makes it, and others that want it wait
+            found = _read_index(kept)
+            if found is None:
+                found = index_shard(path)
+                write_synced(kept, json.dumps(found).encode())
+    return found
+
+
+def _read_index(kept: Path) -> list[tuple[str, int, int, int]] | None:
+    """The index in that file; None where it is not there yet, or was damaged: it is made anew from the shard itself."""
     try:
         found = read_json(kept, "the index", DataError, limit=2**30)
-        if isinstance(found, list) and all(_is_entry(entry) for entry in found):
-            return [tuple(entry) for entry in found]
     except DataError:
-        pass  # it is not there yet, or was damaged: it is made anew from the shard itself
-    entries = index_shard(path)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    part = kept.with_suffix(".part")
-    part.write_text(json.dumps(entries))
-    part.rename(kept)
-    return entries
+        return None
+    if not isinstance(found, list) or not all(_is_entry(entry) for entry in found):
+        return None
+    return [tuple(entry) for entry in found]
 
 
 def _is_entry(entry: object) -> bool:
