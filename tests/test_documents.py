@@ -25,15 +25,6 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
-def test_demo_draws_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from binaryduo.paper.activations import draw_activations, draw_stes
-
-    draw_stes(tmp_path / "stes.png", ["relu1", "swishsign"])
-    draw_activations(tmp_path / "activations.png")
-    for name in ("stes.png", "activations.png"):
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
 def test_the_citation_is_of_the_paper() -> None:
     import yaml
 

@@ -10,10 +10,10 @@ from binaryduo.cli import sources
 
 def cost(
     network: sources.NetworkOrSource,
-    variant: opt.OptionalVariant = None,
+    variant: opt.Variant = None,
     levels: opt.Levels = None,
     weight_bits: opt.WeightBits = None,
-    width: opt.OptionalWidth = None,
+    width: opt.Width = None,
     classes: opt.Classes = None,
     in_channels: opt.Channels = None,
     image_size: opt.ImageSize = None,

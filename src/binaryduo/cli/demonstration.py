@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import binaryduo as bd
+from binaryduo._common.files import write_synced
 from binaryduo.data import Plan
 from binaryduo.training import Recipe, duo
 from binaryduo.training.curves import draw_curves, read_curve
@@ -145,7 +146,8 @@ def main(seeds: list[int], out: Path, recipe: Recipe) -> list[dict[str, float]]:
             values = [result[key] for result in results]
             mean, spread = statistics.mean(values), statistics.stdev(values)
             console.print(f"{key}: {mean:.2f} ± {spread:.2f} ({len(seeds)} seeds)", highlight=False)
-        (out / "seeds.json").write_text(json.dumps({"seeds": seeds, "results": results}, indent=1) + "\n")
+        kept = json.dumps({"seeds": seeds, "results": results}, indent=1) + "\n"
+        write_synced(out / "seeds.json", kept.encode())
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     say(packed(recipe, out))
     say(f"Learning curves: {picture(recipe, out)}; TensorBoard: tensorboard --logdir {out}/demo-runs")

@@ -32,10 +32,10 @@ def network(
         Path | None, typer.Option(help="Trained weights (.safetensors); without them the network is random.")
     ] = None,
     which: sources.Which = "last",
-    variant: opt.OptionalVariant = None,
+    variant: opt.Variant = None,
     levels: opt.Levels = None,
     weight_bits: opt.WeightBits = None,
-    width: opt.OptionalWidth = None,
+    width: opt.Width = None,
     images: Annotated[int, typer.Option(min=2, help="How many images to use.")] = 2000,
     coordinates: Annotated[
         int | None, typer.Option(help="Weights to draw in each layer (cdg).", show_default="128")

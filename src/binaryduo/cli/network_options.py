@@ -6,16 +6,7 @@ import typer
 
 from binaryduo.errors import ArgumentError
 
-Network = Annotated[
-    str,
-    typer.Argument(
-        help="vgg7, alexnet, resnet18, resnet18-sc, resnet18-sc-small or mlp.", show_default=False
-    ),
-]
 Variant = Annotated[
-    str, typer.Option(help="**baseline** (binary), **coupled** (more levels, narrower) or **decoupled**.")
-]
-OptionalVariant = Annotated[
     str | None,
     typer.Option(
         "--variant",
@@ -27,12 +18,10 @@ Levels = Annotated[
     str | None,
     typer.Option(help="Activation levels: 2 binary, 3 ternary, 4 two-bit …, `none` for full precision."),
 ]
-Ste = Annotated[str, typer.Option("--ste", help="The stand-in used in the backward pass.")]
 WeightBits = Annotated[
     int | None, typer.Option(help="1 or 32. Default: 32 for vgg7 and mlp, 1 for the ImageNet networks.")
 ]
-Width = Annotated[float, typer.Option(help="Multiplies every hidden width.")]
-OptionalWidth = Annotated[
+Width = Annotated[
     float | None, typer.Option("--width", help="Multiplies every hidden width.", show_default="1.0")
 ]
 Classes = Annotated[

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binaryduo.cli import sources
+from binaryduo.errors import ArgumentError
 
 if TYPE_CHECKING:
     from binaryduo.training.sources import Source
@@ -50,6 +51,10 @@ def pack(
     from binaryduo.packing.pack import pack as write
     from binaryduo.training.sources import open_source
 
+    if half and float_weights not in ("float32", "float16"):
+        raise ArgumentError(
+            f"--half stores float weights in 16 bits: leave it out, or --float-weights {float_weights}"
+        )
     header = target.with_suffix(".h")
     for path in (target, header) if c_array else (target,):
         sources.new_file(path, force)

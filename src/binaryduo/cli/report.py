@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from binaryduo._common.files import write_synced
 from binaryduo.cli.outputs import writable
 from binaryduo.errors import ArgumentError
 
@@ -44,5 +45,5 @@ def report(
         run_folder(named[0])  # refuses it; a missing or empty one among others is shown as such on the page
     folders = list(dict.fromkeys(run_folder(path) if path.exists() else path for path in named))
     text = paper_report.build(results) if paper else run_report.build(folders, costs)
-    out.write_text(text)
+    write_synced(out, text.encode())
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.2f} MB; open it in a browser")

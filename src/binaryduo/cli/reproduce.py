@@ -56,6 +56,8 @@ def reproduce(
         raise ArgumentError(f"unknown profile {profile!r}: choose one of {', '.join(PROFILES)}")
     if verb is not None and verb not in VERBS:
         raise unknown_name("verb", verb, list(VERBS))
+    if minutes is not None and not minutes > 0:
+        raise ArgumentError(f"--minutes must be more than 0, not {minutes:g}")
     if name == "list":
         _list(results)
         return
@@ -208,6 +210,7 @@ def _list(results: Path | None) -> None:
 
 
 def _map(results: Path | None) -> None:
+    from binaryduo._common.files import write_synced
     from binaryduo.paper import paper_map
     from binaryduo.paper.results import documents
 
@@ -215,7 +218,7 @@ def _map(results: Path | None) -> None:
         raise ArgumentError(f"the folder {results} does not exist: nothing was written")
     docs = documents()
     path = docs / "paper_map.md"
-    path.write_text(paper_map.markdown(results, docs))
+    write_synced(path, paper_map.markdown(results, docs).encode())
     typer.echo(f"written: {path}")
 
 

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from binaryduo.mismatch.sweeps import BINARY_STES, PRECISIONS, Case, Row, select
 
-LAYERS = ("fc1", "fc2", "fc3", "total")
 _COLOURS = ("#1b1b1b", "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#999999")
 
 

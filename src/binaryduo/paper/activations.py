@@ -1,8 +1,5 @@
 """Pictures of activation functions and their stand-ins: the paper's Figure 2 (left) and Figure 4."""
 
-from pathlib import Path
-
-import matplotlib
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,16 +8,6 @@ from binaryduo import ste as stes
 from binaryduo.nn.staircase import staircase
 
 INK, STEP, GRADIENT, AREA = "#1b1f24", "#0a58ca", "#c2410c", "#9ec5fe"
-
-
-def draw_stes(path: Path, names: list[str] | None = None) -> None:
-    """`ste_figure` as a file."""
-    _save(ste_figure(names), path)
-
-
-def draw_activations(path: Path) -> None:
-    """`activation_figure` as a file."""
-    _save(activation_figure(), path)
 
 
 def ste_figure(names: list[str] | None = None) -> Figure:
@@ -75,9 +62,3 @@ def _tidy(axis: Axes) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(alpha=0.25)
     axis.tick_params(labelsize=9)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context({"svg.hashsalt": "binaryduo"}):
-        figure.savefig(path, dpi=130)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from binaryduo._common.files import write_synced
 from binaryduo.paper.experiment import Records, Workspace
 from binaryduo.paper_values import CIFAR10
 from binaryduo.training import duo, from_yaml, named, train
@@ -32,7 +33,7 @@ def run(results: Path, place: Workspace, minutes: float | None) -> bool:
     baseline = replace(with_minutes(recipe, budget, two_stages=False), finetune=None)
     train(baseline, runs / "baseline", resume=(runs / "baseline").exists())
     results.mkdir(parents=True, exist_ok=True)
-    (results / "metrics.json").write_text(json.dumps(records(runs), indent=1) + "\n")
+    write_synced(results / "metrics.json", (json.dumps(records(runs), indent=1) + "\n").encode())
     return True
 
 

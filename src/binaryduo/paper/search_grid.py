@@ -26,6 +26,7 @@ finite loss.
 import json
 from pathlib import Path
 
+from binaryduo._common.files import write_synced
 from binaryduo.paper.experiment import Records, Workspace
 from binaryduo.search import Search, read_results
 from binaryduo.search.outcome import write_outcome
@@ -70,7 +71,7 @@ def run(results: Path, place: Workspace, minutes: float | None) -> bool:
     found = {**collect_trials(SEARCH, studies), "overhead": overhead(runs)}
     storage.engine.dispose()
     results.mkdir(parents=True, exist_ok=True)
-    (results / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+    write_synced(results / "results.json", (json.dumps(found, indent=1) + "\n").encode())
     return True
 
 

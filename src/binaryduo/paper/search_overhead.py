@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from binaryduo._common.files import write_synced
 from binaryduo.paper.experiment import Records, Workspace
 from binaryduo.search import Search
 from binaryduo.search.results import overhead
@@ -70,7 +71,7 @@ def run(results: Path, place: Workspace, minutes: float | None) -> bool:
         "rows": rows,
     }
     results.mkdir(parents=True, exist_ok=True)
-    (results / "results.json").write_text(json.dumps(found, indent=1) + "\n")
+    write_synced(results / "results.json", (json.dumps(found, indent=1) + "\n").encode())
     return True
 
 
