@@ -142,22 +142,25 @@ def parallel(folder: Path) -> dict[str, object]:
         there = (path / "recipe.yaml").exists()
         fit(model, tiny.split(), tiny.split(21, 1), stage, loop, path, resume=there)
 
+    def losses(name: str) -> list[float]:
+        return [v for line in read_metrics(folder / name) for k, v in line.items() if "loss" in k]
+
     found: dict[str, object] = {}
     for copied in (False, True):
         codes = wait([forked(lambda c=copied: run(f"one-{c}", c), log=folder / "one.log")])  # type: ignore[misc]
         pair = start_pair(lambda c=copied: run(f"two-{c}", c), folder, f"two-{copied}")  # type: ignore[misc]
         codes += wait(pair)
-        curves = [
-            [
-                value
-                for line in read_metrics(folder / f"{n}-{copied}")
-                for k, value in line.items()
-                if "loss" in k
-            ]
-            for n in ("one", "two")
-        ]
+        curves = [losses(f"{n}-{copied}") for n in ("one", "two")]
         tests = [read_metrics(folder / f"{n}-{copied}")[-1]["test_top1"] for n in ("one", "two")]
         found[f"copied={copied}"] = {"codes": codes, "curves": curves, "tests": tests}
+
+    # In bfloat16, with a checkpoint that no eighth step and no end of an epoch falls on.
+    half = dataclasses.replace(loop, precision="bf16", checkpoint_steps=3)
+    short = dataclasses.replace(stage, epochs=1)
+    codes = wait([forked(lambda: run("one-bf16", False, half, short), log=folder / "one-bf16.log")])
+    codes += wait(start_pair(lambda: run("two-bf16", False, half, short), folder, "two-bf16"))
+    kept = sorted(path.stem for path in (folder / "two-bf16" / "checkpoints").glob("step-*.json"))
+    found["bf16"] = {"codes": codes, "curves": [losses(f"{n}-bf16") for n in ("one", "two")], "kept": kept}
 
     # One of two is killed in the middle; the other says so; one process alone finishes the run.
     slow = dataclasses.replace(loop, checkpoint_steps=8)
@@ -172,13 +175,13 @@ def parallel(folder: Path) -> dict[str, object]:
     os.kill(pids[1], signal.SIGKILL)
     found["lost codes"] = wait(pids)
     found["lost message"] = (folder / "lost-0.log").read_text().strip().splitlines()[-1]
-    kept = checkpoint.newest(folder / "lost" / "checkpoints")
-    assert kept is not None
+    newest = checkpoint.newest(folder / "lost" / "checkpoints")
+    assert newest is not None
     pid = forked(lambda: run("lost", False, slow, long), log=folder / "alone.log")
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and pid:
         after = max((folder / "lost" / "checkpoints").glob("step-*.json")).stem
-        if int(after.removeprefix("step-")) > kept.state["step"] + 8:
+        if int(after.removeprefix("step-")) > newest.state["step"] + 8:
             break
         time.sleep(0.05)
     os.kill(pid, signal.SIGTERM)

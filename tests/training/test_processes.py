@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
+
+from binaryduo.training.synced_norm import synchronise
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,6 +36,15 @@ def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     assert all(found["equal"])
 
 
+def test_batch_normalisation_that_is_not_synchronised_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    class Own(nn.BatchNorm2d):
+        pass
+
+    model = synchronise(nn.Sequential(nn.BatchNorm3d(2), Own(2)))
+    assert [type(module).__name__ for module in model] == ["SyncedBatchNorm3d", "Own"]
+    assert "loop.sync_bn does not know Own:" in capsys.readouterr().err
+
+
 def test_two_processes_train_like_one(tmp_path: Path) -> None:
     found = started("parallel", tmp_path)
     for copied in (False, True):
@@ -42,6 +54,10 @@ def test_two_processes_train_like_one(tmp_path: Path) -> None:
         assert len(one) > 20
         assert two == pytest.approx(one, rel=1e-10)
         assert run["tests"][0] == run["tests"][1]
+    half = found["bf16"]
+    assert half["codes"] == [0, 0, 0], [path.read_text() for path in tmp_path.glob("*bf16*.log")]
+    assert half["curves"][1] == pytest.approx(half["curves"][0], rel=0.1)  # rounding flips activations
+    assert half["kept"] == ["step-000000003", "step-000000005"]
     assert found["lost codes"] == [2, -9]
     assert found["lost message"].startswith("ProcessLost: another process of this run has ended")
     code, log = found["alone"]

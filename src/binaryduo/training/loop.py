@@ -337,10 +337,10 @@ class Trainer:
     def _save_if_due(self, ended: bool) -> None:
         """Save at the end of an epoch, after some minutes or steps, and when asked to stop."""
         state, loop = self.state, self.loop
-        if self.fabric.world_size > 1 and not ended and state.step % AGREE_EVERY:
+        often = loop.checkpoint_steps is not None and state.step % loop.checkpoint_steps == 0
+        if self.fabric.world_size > 1 and not (ended or often) and state.step % AGREE_EVERY:
             return
         late = time.monotonic() - self.saved_at > 60 * loop.checkpoint_minutes
-        often = loop.checkpoint_steps is not None and state.step % loop.checkpoint_steps == 0
         stopping = agreed(self.fabric, self.stop.asked is not None)
         if stopping or agreed(self.fabric, ended or late or often):
             self._save()

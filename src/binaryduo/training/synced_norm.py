@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from binaryduo._common.progress import say
 from binaryduo.nn.copies import CopiedBatchNorm1d, CopiedBatchNorm2d
 
 
@@ -36,7 +37,11 @@ def _sum(value: Tensor) -> Tensor:
 
 
 def standardise(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor, float]:
-    """x with mean 0 and variance 1 a channel over all processes' batches; also mean, variance and count."""
+    """x with mean 0 and variance 1 a channel over all processes' batches; also mean, variance and count.
+
+    All in float32 at least: bfloat16 has no 17,424, and running statistics take no mean of another type.
+    """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
     dims = [d for d in range(x.dim()) if d != 1]
     shape = (1, -1) + (1,) * (x.dim() - 2)
     local = torch.tensor([x.numel() / x.shape[1]], dtype=torch.float64, device=x.device).to(x.dtype)
@@ -65,10 +70,11 @@ class _Synced(nn.modules.batchnorm._BatchNorm):
                 self.running_mean.lerp_(mean, share)
                 self.running_var.lerp_(variance * (count / (count - 1)), share)
         if not self.affine:
-            return out
+            return out.to(input.dtype)
         shape = (1, -1) + (1,) * (input.dim() - 2)
         parts = zip(self.weight.chunk(self.copies), self.bias.chunk(self.copies), strict=True)
-        return torch.cat([out * weight.view(shape) + bias.view(shape) for weight, bias in parts], 1)
+        copies = [out * weight.view(shape) + bias.view(shape) for weight, bias in parts]
+        return torch.cat(copies, 1).to(input.dtype)
 
 
 class SyncedBatchNorm1d(_Synced, nn.BatchNorm1d):
@@ -77,6 +83,10 @@ class SyncedBatchNorm1d(_Synced, nn.BatchNorm1d):
 
 class SyncedBatchNorm2d(_Synced, nn.BatchNorm2d):
     """nn.BatchNorm2d over all processes."""
+
+
+class SyncedBatchNorm3d(_Synced, nn.BatchNorm3d):
+    """nn.BatchNorm3d over all processes."""
 
 
 class SyncedCopiedBatchNorm1d(_Synced, CopiedBatchNorm1d):
@@ -90,6 +100,7 @@ class SyncedCopiedBatchNorm2d(_Synced, CopiedBatchNorm2d):
 SYNCED: dict[type[nn.Module], type[nn.Module]] = {
     nn.BatchNorm1d: SyncedBatchNorm1d,
     nn.BatchNorm2d: SyncedBatchNorm2d,
+    nn.BatchNorm3d: SyncedBatchNorm3d,
     CopiedBatchNorm1d: SyncedCopiedBatchNorm1d,
     CopiedBatchNorm2d: SyncedCopiedBatchNorm2d,
 }
@@ -98,12 +109,21 @@ SYNCED: dict[type[nn.Module], type[nn.Module]] = {
 def synchronise(model: nn.Module) -> nn.Module:
     """Make every batch normalisation of the model take its statistics over all processes, in place.
 
+    Those of classes that are not known here stay as they are, and are named.
+
     >>> type(synchronise(nn.Sequential(nn.BatchNorm2d(3)))[0]).__name__
     'SyncedBatchNorm2d'
     """
     for module in model.modules():
         if type(module) in SYNCED:
             module.__class__ = SYNCED[type(module)]
+    norms = (m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
+    left = {type(m).__name__ for m in norms if not isinstance(m, _Synced | nn.SyncBatchNorm)}
+    if left and not (dist.is_initialized() and dist.get_rank()):
+        say(
+            f"loop.sync_bn does not know {', '.join(sorted(left))}: there each process takes the statistics of its own "
+            "images"
+        )
     return model
 
 
