@@ -19,6 +19,7 @@ from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.report import costs, run_report
 from binaryduo.report.runs import read_run
 from binaryduo.training import Loop, Stage, duo, evaluate, fit, load_weights
+from binaryduo.training.runlog import read_metrics
 from tests.training import tiny
 
 FIRST, SECOND = Stage(epochs=3, lr=0.02), Stage(epochs=2, lr=0.001)
@@ -118,6 +119,19 @@ def test_a_task_with_two_outputs_goes_through_both_stages(tmp_path: Path) -> Non
     with torch.no_grad():
         expected = float(box(binary.eval()(X), (LABELS, X[:, 0, 0, :4])))
     assert result.finetuned.last["box"] == pytest.approx(expected, rel=1e-5)  # type: ignore[index]
+
+
+def test_an_optimizer_of_ones_own_fine_tunes_at_half_of_its_rates(tmp_path: Path) -> None:
+    def made(parameters: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    duo(MyNet(), data(LABELS), None, Stage(epochs=1), None, LOOP, tmp_path, optimizer=made)
+    rates = [
+        [line["lr"] for line in read_metrics(tmp_path / stage) if line["kind"] == "step"]
+        for stage in ("coupled", "decoupled")
+    ]
+    assert rates[0] == [0.1, 0.1, 0.1]
+    assert rates[1][0] == 0.05
 
 
 def test_without_a_test_split_nothing_is_measured(tmp_path: Path) -> None:

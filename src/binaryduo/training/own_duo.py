@@ -20,7 +20,7 @@ from binaryduo.training.duo import EXAMPLES, DuoResult, predictions
 from binaryduo.training.evaluation import a_parameter, as_split, sums_over
 from binaryduo.training.identity import Identity
 from binaryduo.training.loop import Trainer
-from binaryduo.training.optimizing import MakeOptimizer
+from binaryduo.training.optimizing import MakeOptimizer, at_half_rate
 from binaryduo.training.own import own_recipe, own_settings
 from binaryduo.training.recipe import Loop, Stage, one_anneal
 from binaryduo.training.runlog import RunFolder
@@ -57,15 +57,17 @@ def duo_of_model(
     Returns the binary network and the results along the way. `stage` and `finetune` are the two trainings. Without
     `finetune` both are as long as `stage` says, the rate falls once over both (`training.one_anneal`), and the second
     has half of it, because decoupling halves the weights: that worked best on CIFAR-10 (`binaryduo reproduce
-    coupling-choices`). `interval` lets the coupled network learn its
-    thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`. `on_profile` is
-    called with the lines of both stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`,
+    coupling-choices`). Of an `optimizer` of your own the rates are halved. `interval` lets the coupled network learn
+    its thresholds and `widths` chooses how wide it is, as for `couple`; everything else is as for `fit`. `on_profile`
+    is called with the lines of both stages, which also say the `stage` ("coupled" or "decoupled") and `total_epoch`,
     counted from the beginning of the first; between them it is called once with a line of kind "decoupling", which has
     what the test measured then.
     """
     stage, loop = Stage() if stage is None else stage, Loop() if loop is None else loop
+    finetuning = optimizer
     if finetune is None:
         stage, finetune = one_anneal(stage, replace(stage, lr=stage.lr / 2))
+        finetuning = None if optimizer is None else at_half_rate(optimizer)
     schedule.check(stage, "stage")
     schedule.check(finetune, "finetune")  # now: it begins when the first has ended
     task = Task(loss, metrics, loop.monitor, loop.direction)
@@ -103,7 +105,7 @@ def duo_of_model(
         mark_decoupling(on_profile, result.epochs, {**before, "changed_predictions": changed})
         second = Trainer(
             binary, images, tests, finetune, loop, run.path / "decoupled", fabric, "fine-tuning",
-            Identity("duo", 1, settings), task, optimizer, scheduler,
+            Identity("duo", 1, settings), task, finetuning, scheduler,
         )  # fmt: skip
         second.on_profile = in_stage(on_profile, "decoupled", result.epochs)
         flips = asdict(binary.decoupling.comparison)  # type: ignore[union-attr, arg-type]
