@@ -143,9 +143,12 @@ def test_what_decides_from_the_first_step_cannot_change(setting: str, tmp_path: 
 
 
 def test_a_run_is_not_made_shorter_than_it_is(tmp_path: Path) -> None:
-    train(with_settings(RECIPE, ["train.epochs=2"]), tmp_path)
+    longer = with_settings(RECIPE, ["train.epochs=2"])
+    result = train(longer, tmp_path)
     with pytest.raises(ArgumentError, match="10 steps are trained already, and the run would now have 5"):
         train(RECIPE, tmp_path, resume=True, change=True)
+    assert not (tmp_path / "changes.json").exists()
+    assert train(longer, tmp_path, resume=True).last == result.last  # what was refused has left nothing
 
 
 def test_train_and_duo_do_not_continue_each_other(tmp_path: Path) -> None:
@@ -160,8 +163,15 @@ def test_train_and_duo_do_not_continue_each_other(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in tmp_path.rglob("summary.json")} == before
     with pytest.raises(ArgumentError, match="first stage, which is complete"):
         duo(with_settings(RECIPE, ["train.lr=0.5"]), tmp_path / "two", resume=True, change=True)
+    for setting in ("finetune.optimizer=sgd", "loop.decouple_from=best"):
+        with pytest.raises(ArgumentError, match="decides what the second stage begins with, which has begun"):
+            duo(with_settings(RECIPE, [setting]), tmp_path / "two", resume=True, change=True)
     changed = with_settings(RECIPE, ["finetune.epochs=2"])
     assert duo(changed, tmp_path / "two", resume=True, change=True).finetuned.steps == 10
+    with pytest.raises(ArgumentError, match="10 steps are trained already, and the run would now have 5"):
+        duo(RECIPE, tmp_path / "two", resume=True, change=True)  # known only once the first stage has passed
+    assert len(json.loads((tmp_path / "two" / "changes.json").read_text())) == 1
+    assert from_yaml(tmp_path / "two" / "recipe.yaml") == changed
 
 
 def test_another_verb_or_stage_is_refused() -> None:

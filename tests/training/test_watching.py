@@ -18,6 +18,7 @@ from binaryduo.report.mismatch_over_time import QUANTITIES, heat_map
 from binaryduo.report.runs import read_run
 from binaryduo.training import Loop, Model, Recipe, Stage, duo, fit
 from binaryduo.training.loop import Trainer
+from binaryduo.training.task import Task
 from binaryduo.training.watching import Watch
 from tests.training import tiny
 
@@ -156,6 +157,21 @@ def test_too_small_a_budget_means_seldom(tmp_path: Path, capsys: pytest.CaptureF
     assert "keeps it within 0.0001 % of the time" in capsys.readouterr().err
     with pytest.raises(bd.BinaryDuoError, match=r"loop\.profile_budget must be a share"):
         Loop(profile_budget=0.0)
+
+
+def test_another_wish_on_resuming_is_settled_anew() -> None:
+    def watch(every: int | None, budget: float) -> Watch:
+        return Watch(tiny.network(), Task(None, None), every, budget, 0)
+
+    kept, tensors = {"every": 6, "coordinates": 8, "images": 16, "directions": 6}, watch(3, 0.5).tensors()
+    for every, budget, expected in ((3, 0.5, kept), (5, 0.5, None), (3, 0.1, None), (None, 0.5, None)):
+        again = watch(every, budget)
+        again.restore(tensors, kept)
+        assert again.settled == expected
+    of_an_earlier_version = {name: tensor for name, tensor in tensors.items() if name != "watch/asked"}
+    again = watch(3, 0.5)
+    again.restore(of_an_earlier_version, kept)
+    assert again.settled == kept
 
 
 def test_a_network_without_levels_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

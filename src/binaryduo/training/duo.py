@@ -99,7 +99,8 @@ def train(recipe: Recipe, folder: "str | Path", resume: bool = False, change: bo
         identity = Identity("train", 0, decisive(recipe, "train"), run.describe(recipe, change))
         data = load_data(recipe)
         model = build_model(recipe, data)
-        result = _stage(model, data, recipe, recipe.train, run.path, fabric, recipe.model.variant, identity)
+        title = recipe.model.variant
+        result = _stage(model, data, recipe, recipe.train, run, run.path, fabric, title, identity)
         result = replace(result, test=_test_once(model, data, recipe, fabric))
         run.write_json("summary.json", {"recipe": recipe.name, **asdict(result)})
     return result
@@ -136,7 +137,8 @@ def duo_of_recipe(
             moments.check_network(coupled, torch.zeros(1, *data.shape), recipe.model.topology)
         train, finetune = stages_of(recipe)
         watched = in_stage(on_profile, "coupled")
-        first = _stage(coupled, data, recipe, train, run.path / "coupled", fabric, "coupled", ids[0], watched)
+        begun = run.path / "coupled"
+        first = _stage(coupled, data, recipe, train, run, begun, fabric, "coupled", ids[0], watched)
         if recipe.loop.decouple_from == "best":
             kept = checkpoint.best(run.path / "coupled" / "checkpoints")
             checkpoint.unpack_state(kept.tensors, coupled, None, str(kept.path))
@@ -150,6 +152,7 @@ def duo_of_recipe(
             data,
             recipe,
             finetune,
+            run,
             run.path / "decoupled",
             fabric,
             "fine-tuning",
@@ -168,6 +171,7 @@ def _stage(
     data: DataSet,
     recipe: Recipe,
     stage: Stage,
+    run: RunFolder,
     folder: Path,
     fabric: Fabric,
     title: str,
@@ -176,7 +180,7 @@ def _stage(
     start: checkpoint.Moments | None = None,
 ) -> Result:
     trainer = Trainer(model, data.train, data.tested, stage, recipe.loop, folder, fabric, title, identity)
-    trainer.on_profile = on_profile
+    trainer.on_profile, trainer.on_setup = on_profile, lambda: run.keep_changes(folder)
     trainer.moments = {} if start is None else start
     return trainer.run()
 

@@ -47,6 +47,9 @@ CHANGEABLE = frozenset(
     }
 )
 
+# Of these, what the second stage of `duo` begins with: fixed as soon as it has begun.
+BEGINS_SECOND = frozenset({"finetune.optimizer", "loop.decouple_from"})
+
 LATER = ("model.quantized",)
 
 # Everything else is fixed when the run begins: with another value it would be another run from its first step on.

@@ -6,7 +6,7 @@
 import json
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -121,6 +121,7 @@ class Trainer:
         self.metrics: Metrics | None = None
         self.watch = Watch(self.model, self.task, loop.profile_every, loop.profile_budget, loop.seed)
         self.on_profile: OnProfile | None = None
+        self.on_setup: Callable[[], None] | None = None  # called once it is sure that the run can go on
         self.moments: checkpoint.Moments = {}  # what the optimizer begins with
         self.stop = StopRequest()
         self.display = Display(title, fabric.is_global_zero, self.task.accuracy)
@@ -194,8 +195,11 @@ class Trainer:
             began = self.state.step > 0 and optimizing.rates is None
             checkpoint.unpack_state(found.tensors, self.model, optimizing.optimizer, str(found.path), began)
             self.watch.restore(found.tensors, self.state.watch)
+            self.state.watch = self.watch.settled
             if self.fabric.is_global_zero:
                 say(f"{self.title}: continuing after step {self.state.step} of {self.chosen.total_steps}")
+        if self.on_setup is not None:
+            self.on_setup()
 
     def _check_identity(self, found: checkpoint.Checkpoint) -> bool:
         """Whether the checkpoint is of this run with these settings; False after a deliberate change of them."""

@@ -9,7 +9,7 @@ from binaryduo._common.files import write_synced
 from binaryduo._common.hostile import read_json
 from binaryduo._common.progress import say
 from binaryduo.errors import ArgumentError, CheckpointError
-from binaryduo.training.identity import CHANGEABLE, Changes, Settings, digest_of
+from binaryduo.training.identity import BEGINS_SECOND, CHANGEABLE, Changes, Settings, differences, digest_of
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
@@ -33,17 +33,31 @@ def append_entry(path: Path, entry: dict[str, Any]) -> None:
     write_synced(path, (json.dumps([*read_entries(path), entry], indent=1) + "\n").encode())
 
 
-def record_changes(folder: Path, before: Settings, after: Settings, changes: Changes) -> None:
-    """Note a deliberate change of settings in changes.json, and say it; one that cannot be made is refused."""
-    second_begun = any((folder / "decoupled" / "checkpoints").glob("step-*.json"))
+def second_begun(folder: Path) -> bool:
+    """Whether the second stage of a `duo` run is under way."""
+    return any((folder / "decoupled" / "checkpoints").glob("step-*.json"))
+
+
+def refuse_changes(folder: Path, changes: Changes) -> None:
+    """Refuse a deliberate change of settings that cannot be made any more."""
+    begun = second_begun(folder)
     for key, (old, new) in changes.items():
         if key not in CHANGEABLE:
             raise ArgumentError(
                 f"{key} was {old!r} when the run began and decides it from its first step on: for {new!r} start "
                 "another run in a folder of its own"
             )
-        if second_begun and key.startswith("train."):
+        if begun and key.startswith("train."):
             raise ArgumentError(f"{key} is a setting of the first stage, which is complete: it stays {old!r}")
+        if begun and key in BEGINS_SECOND:
+            raise ArgumentError(
+                f"{key} decides what the second stage begins with, which has begun: it stays {old!r}"
+            )
+
+
+def record_changes(folder: Path, before: Settings, after: Settings) -> None:
+    """Note a deliberate change of settings in changes.json, and say it."""
+    changes = differences(before, after)
     newest = max(folder.rglob("step-*.json"), default=None, key=lambda path: path.stat().st_mtime)
     for key, (old, new) in changes.items():
         say(f"{folder}: {key} is {new!r} from here on; it was {old!r}")

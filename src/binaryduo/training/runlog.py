@@ -34,7 +34,13 @@ from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training.identity import Settings, Verb, decisive, differences, settings_of
 from binaryduo.training.own import own_settings, refuse_other_settings
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
-from binaryduo.training.records import append_entry, earlier_settings, record_changes
+from binaryduo.training.records import (
+    append_entry,
+    earlier_settings,
+    record_changes,
+    refuse_changes,
+    second_begun,
+)
 
 FILES = ("recipe.yaml", "environment.json", "changes.json", "summary.json")
 PACKAGES = ("torch", "lightning-fabric", "numpy", "safetensors", "pillow")
@@ -99,6 +105,7 @@ class RunFolder:
     ) -> None:
         self.path, self.resume, self.writes, self.verb = Path(path), resume, writes, verb
         self._lock = Lock(self.path / "lock")
+        self._changed: tuple[Recipe, Settings] | None = None  # to this one, from these settings
 
     def __enter__(self) -> "RunFolder":
         if not self.writes:
@@ -147,16 +154,18 @@ class RunFolder:
     def describe(self, recipe: Recipe, change: bool = False) -> tuple[Settings, ...]:
         """Write the recipe, or check that it is the one the run was started with, and note this start.
 
-        With `change` settings may differ where the table of `identity` allows it; each is said and recorded.
+        With `change` settings may differ where the table of `identity` allows it; `keep_changes` then records them.
         Returns the settings that the run had before such changes.
         """
         if not self.writes:
             return ()
         kept = self.path / "recipe.yaml"
         now = decisive(recipe, self.verb)
+        earlier: tuple[Settings, ...] = ()
         if kept.exists() and self.resume:
             before = from_yaml(kept)
-            deciding = differences(decisive(before, self.verb), now)
+            had = decisive(before, self.verb)
+            deciding = differences(had, now)
             if deciding and not change:
                 key, (old, new) = next(iter(deciding.items()))
                 raise ArgumentError(
@@ -165,13 +174,23 @@ class RunFolder:
                 )
             self._check_not_lost()
             if deciding:
-                record_changes(self.path, decisive(before, self.verb), now, deciding)
-            if differences(settings_of(before), settings_of(recipe)):
+                refuse_changes(self.path, deciding)
+                self._changed, now, earlier = (recipe, had), had, (had,)
+            elif differences(settings_of(before), settings_of(recipe)):
                 write_synced(kept, to_yaml(recipe).encode())
         else:
             write_synced(kept, to_yaml(recipe).encode())
         append_entry(self.path / "environment.json", environment(recipe.loop.seed))
-        return earlier_settings(self.path, now)
+        return earlier + earlier_settings(self.path, now)
+
+    def keep_changes(self, stage: Path) -> None:
+        """Record the changes that `describe` has let pass, once the stage that is under way can go on with them."""
+        if self._changed is None or (second_begun(self.path) and stage != self.path / "decoupled"):
+            return
+        recipe, before = self._changed
+        record_changes(self.path, before, decisive(recipe, self.verb))
+        write_synced(self.path / "recipe.yaml", to_yaml(recipe).encode())
+        self._changed = None
 
     def describe_own(self, recipe: dict[str, Any], seed: int) -> None:
         """The same for a user's own model: `recipe` holds what is known, as `own_recipe` gives it."""

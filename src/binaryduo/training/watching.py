@@ -20,6 +20,7 @@ from binaryduo.mismatch.perturbation import is_weighted
 from binaryduo.training.task import Task
 
 MARK = "watch/"
+ASKED = f"{MARK}asked"
 
 OnProfile = Callable[[dict[str, Any]], None]
 
@@ -49,6 +50,8 @@ class Watch:
     def __init__(self, model: nn.Module, task: Task, every: int | None, budget: float, seed: int) -> None:
         self.model, self.task, self.budget, self.seed = model, task, budget, seed
         self.every = every
+        # What is asked for, as a checkpoint keeps it: with another wish, what is measured is settled anew.
+        self.asked = None if every is None else torch.tensor([every, budget], dtype=torch.float64)
         self.settled: dict[str, int] | None = None
         self.signs: dict[str, Tensor] = {}
         self.flipped: dict[str, Tensor] = {}
@@ -64,13 +67,19 @@ class Watch:
     # -- what a checkpoint keeps
 
     def tensors(self) -> dict[str, Tensor]:
-        """The signs, and which of them have flipped, by name."""
-        kept = {f"{MARK}signs/{name}": value for name, value in self.signs.items()}
+        """What is asked for, the signs, and which of them have flipped, by name."""
+        kept = {} if self.asked is None else {ASKED: self.asked}
+        kept |= {f"{MARK}signs/{name}": value for name, value in self.signs.items()}
         return kept | {f"{MARK}flipped/{name}": value for name, value in self.flipped.items()}
 
     def restore(self, tensors: dict[str, Tensor], settled: dict[str, int] | None) -> None:
-        """Go on from a checkpoint; from one without these tensors, signs count from now on."""
-        self.settled = settled
+        """Go on from a checkpoint; from one without these tensors, signs count from now on.
+
+        What is measured stays as it was settled unless something else is asked for now.
+        """
+        kept_wish = tensors.get(ASKED, self.asked)  # earlier versions did not keep it
+        same = kept_wish is not None and self.asked is not None and torch.equal(kept_wish, self.asked)
+        self.settled = settled if same else None
         for name, weight in self._weights() if self.every is not None else []:
             for key, place in (("signs", self.signs), ("flipped", self.flipped)):
                 kept = tensors.get(f"{MARK}{key}/{name}")
