@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from binaryduo.errors import ArgumentError
 from binaryduo.training import Loop, Stage, checkpoint, devices, engines, fit
 from binaryduo.training.measured import Measured
 from tests.training import tiny
@@ -33,6 +34,16 @@ def test_a_missing_compiler_is_named_and_left_out() -> None:
     assert "'eager':" in done.stdout
     assert "compile" not in done.stdout
     assert "engine compile is not used: " in done.stderr
+
+
+def test_a_budget_needs_an_engine_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: nn.Module, engine: str) -> engines.Prepared:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(engines, "prepare", broken)
+    loop = dataclasses.replace(tiny.LOOP, engine="compile")
+    with pytest.raises(ArgumentError, match="the engine compile does not work here"):
+        fit(tiny.network(), tiny.split(), None, Stage(minutes=0.1), loop, tmp_path)
 
 
 def test_measuring_leaves_the_model_as_it_was() -> None:

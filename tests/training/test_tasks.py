@@ -304,6 +304,10 @@ def test_a_stream_is_given_its_length(tmp_path: Path) -> None:
         Net(), LoaderSplit(stream, steps=3), stream, STAGE, LOOP, tmp_path / "b", loss=F.mse_loss
     )  # to test, it is taken to its end
     assert result.steps == 9
+    budget = dataclasses.replace(STAGE, minutes=0.002)
+    assert fit(
+        Net(), LoaderSplit(stream, steps=3), stream, budget, LOOP, tmp_path / "d", loss=F.mse_loss
+    ).last
     with pytest.raises(DataError, match="the loader ended after 3 of 4 batches"):
         fit(Net(), LoaderSplit(stream, steps=4), None, STAGE, LOOP, tmp_path / "c", loss=F.mse_loss)
 

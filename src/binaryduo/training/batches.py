@@ -58,13 +58,6 @@ def call(model: Callable[..., Any], inputs: Any) -> Any:
     return model(inputs)
 
 
-def tensors_in(part: Any) -> list[Tensor]:
-    """All tensors of a structure, in its order."""
-    found: list[Tensor] = []
-    mapped(part, found.append)
-    return found
-
-
 def rows(part: Any, keep: Tensor) -> Any:
     """Those examples of a batch that are kept: `keep` is a mask (N,)."""
     return mapped(part, lambda t: t[keep] if t.dim() and len(t) == len(keep) else t)

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from binaryduo._common.progress import say
 from binaryduo.data import Plan
-from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.errors import ArgumentError, CheckpointError, DataError
+from binaryduo.graph.tracing import tensors_in
 from binaryduo.training import engines
-from binaryduo.training.batches import call, moved, tensors_in
+from binaryduo.training.batches import call, moved
 from binaryduo.training.devices import mean_over_processes
 from binaryduo.training.fast import fast
 from binaryduo.training.recipe import from_dict
@@ -123,6 +124,11 @@ def _measure_engines(trainer: "Trainer", total: int) -> tuple[str, dict[str, flo
         return "eager", {}
     step = _trial_step(trainer)
     measured = engines.measure(trainer.model, candidates, step)
+    if not measured:  # eager raises its own error
+        raise ArgumentError(
+            f"the engine {engine} does not work here, for the reason above: set loop.engine to eager, or to auto for "
+            "the fastest one that works"
+        )
     best = min(measured, key=lambda name: measured[name])
     seconds = total * measured[best] if stage.minutes is None else 60 * stage.minutes
     if engine == "auto" and _may_compile(fabric.device, total, seconds):
@@ -179,8 +185,12 @@ def _seconds_of_a_test(trainer: "Trainer") -> float:
     with torch.no_grad():
         for number, batch in enumerate(trainer.test.batches(plan)):
             start = time.perf_counter()
-            tensors_in(call(trainer.model, moved(batch.images, like)))[0].sum().item()
+            next(tensors_in(call(trainer.model, moved(batch.images, like)))).sum().item()
             times.append(time.perf_counter() - start)
             if number == 1:
                 break
-    return times[-1] * trainer.test.steps(plan) / trainer.fabric.world_size
+    try:
+        batches = trainer.test.steps(plan)
+    except DataError:  # to test, a loader needs no length
+        batches = sum(1 for _ in trainer.test.batches(plan))
+    return times[-1] * batches / trainer.fabric.world_size

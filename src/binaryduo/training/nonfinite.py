@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from binaryduo.errors import BinaryDuoError
-from binaryduo.training.batches import call, tensors_in
+from binaryduo.graph.tracing import tensors_in
+from binaryduo.training.batches import call
 
 
 class NonFiniteLoss(BinaryDuoError):

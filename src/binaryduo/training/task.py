@@ -16,7 +16,8 @@ from torch import Tensor
 
 from binaryduo.data.in_memory import IGNORED
 from binaryduo.errors import ArgumentError
-from binaryduo.training.batches import described, rows, tensors_in
+from binaryduo.graph.tracing import tensors_in
+from binaryduo.training.batches import described, rows
 from binaryduo.training.counts import Counts, correct
 
 Loss = Callable[[Any, Any], Tensor]
