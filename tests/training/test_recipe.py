@@ -67,6 +67,8 @@ def test_settings_change_one_entry() -> None:
         ("train.epochs=true", r"train\.epochs = True is not an integer"),
         ("data.flip=1", r"data\.flip = 1 is not true or false or null"),
         ("train.schedule=linear", r"train\.schedule = 'linear' is not 'constant' or 'step'"),
+        ("anneals=true", r"anneals = True is not 1 or 2"),
+        ("loop.checkpoint_minutes=-1", r"loop\.checkpoint_minutes must be at least 0, not -1"),
         ("train.lr", r"'train\.lr' is not of the form key=value"),
         ("train.lr=fast", r"train\.lr = 'fast' is not a number"),
     ],

@@ -43,6 +43,8 @@ def test_rates_stay_between_zero_and_the_peak(total: int, warmup: float, schedul
         (Stage(lr=0), "lr must be positive, got 0"),
         (Stage(warmup=1.0), "warmup must be a share from 0 to below 1, got 1.0"),
         (Stage(drops=(5, 3)), r"drops must be .*, got \(5, 3\)"),
+        (Stage(drops=(0, 3)), r"drops must be .* from 1 on, got \(0, 3\)"),
+        (Stage(gamma=-0.1), "gamma must be 0 or more, got -0.1"),
         (Stage(schedule="step", minutes=3), "cannot be fitted to minutes"),
     ],
 )

@@ -47,7 +47,7 @@ def _at_least(place: str, values: Any, **lowest: int) -> None:
     """Refuse numbers that are too small, by their dotted names; None is no number."""
     for name, low in lowest.items():
         value = getattr(values, name)
-        if isinstance(value, int) and value < low:
+        if isinstance(value, int | float) and value < low:
             raise ArgumentError(f"{place}.{name} must be at least {low}, not {value}")
 
 
@@ -159,7 +159,7 @@ class Loop:
     def __post_init__(self) -> None:
         _check_types("loop", self)
         _at_least("loop", self, batch=1, test_batch=1, seed=0, log_steps=1, checkpoint_steps=1, test_every=1)
-        _at_least("loop", self, profile_every=1)
+        _at_least("loop", self, profile_every=1, checkpoint_minutes=0)
         if not 0 < self.profile_budget <= 1:
             raise ArgumentError(
                 f"loop.profile_budget must be a share above 0 and up to 1, not {self.profile_budget!r}"
@@ -231,10 +231,8 @@ def _convert(value: Any, kind: Any, key: str) -> Any:
                     raise
     elif origin is Literal:
         # YAML reads 32 as a number; the choice "32" is meant.
-        for choice in arguments:
-            if value == choice or (
-                isinstance(choice, str) and not isinstance(value, bool) and str(value) == choice
-            ):
+        for choice in arguments if not isinstance(value, bool) else ():
+            if value == choice or (isinstance(choice, str) and str(value) == choice):
                 return choice
     elif origin is tuple and isinstance(value, list | tuple):
         return tuple(_convert(item, arguments[0], key) for item in value)

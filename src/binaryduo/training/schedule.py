@@ -71,7 +71,12 @@ def check(stage: Stage, place: str = "") -> None:
         ("weight_decay", stage.weight_decay >= 0, "0 or more"),
         ("warmup", 0 <= stage.warmup < 1, "a share from 0 to below 1"),
         ("label_smoothing", 0 <= stage.label_smoothing < 1, "a share from 0 to below 1"),
-        ("drops", list(stage.drops) == sorted(set(stage.drops)), "epochs in ascending order, each once"),
+        ("gamma", stage.gamma >= 0, "0 or more"),
+        (
+            "drops",
+            list(stage.drops) == sorted(set(stage.drops)) and min(stage.drops, default=1) >= 1,
+            "epochs in ascending order, each once, from 1 on",
+        ),
     ):
         if not good:
             key = f"{place}.{name}" if place else name
