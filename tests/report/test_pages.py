@@ -308,6 +308,27 @@ def test_a_headline_for_every_kind_of_folder(runs: Path, tmp_path: Path) -> None
     assert "accuracy (%)" not in page  # no table of trainings where there was none
 
 
+def test_the_best_setting_is_the_searchs_own() -> None:
+    """Neither one with a failed repeat nor one with fewer repeats than others."""
+    found = [(95.0, 1, 1), (90.0, 1, 0), (80.0, 2, 0)]
+    case = {
+        "title": "a",
+        "settings": [
+            {"weight_decay": 0.1, "lr": mean / 100, "mean": mean, "n": n, "failed": failed}
+            for mean, n, failed in found
+        ],
+    }
+    best = headline.best_setting(case)
+    figure = figures.settings(case)
+    assert best is not None
+    assert figure is not None
+    assert (best["mean"], figure["layout"]["title"]["text"]) == (80.0, "a: best 80.00 %")
+    failed = figures.settings({**case, "settings": case["settings"][:1]})
+    assert failed is not None
+    assert failed["layout"]["title"]["text"] == "a"
+    assert [trace["type"] for trace in failed["data"]] == ["heatmap"]
+
+
 def test_few_settings_are_cells_and_many_are_contours() -> None:
     def kind(side: int) -> str:
         places = [10.0**-i for i in range(side)]

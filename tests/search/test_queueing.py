@@ -95,6 +95,22 @@ def test_a_slot_enqueued_twice_is_completed_once(tmp_path: Path) -> None:
     assert study.trials[1].user_attrs["dropped"] == "trial 0 has the same slot"
 
 
+@pytest.mark.filterwarnings("ignore:Heartbeat of storage")  # trials are asked for by hand
+@pytest.mark.parametrize("how", ["reason", "interrupted"])
+def test_a_samplers_slot_keeps_its_settings(how: str, tmp_path: Path) -> None:
+    """The run folder of a trial that failed, or that was stopped before it could wait again, is continued."""
+    search = small(sampler="tpe", trials=1, weight_decay="0.001:0.1", lr="0.001:0.1")
+    _, studies = opened(search, tmp_path)
+    study = studies["baseline"]
+    trial = study.ask(distributions(search, BASELINE))
+    trial.set_user_attr(how, "because")
+    study.tell(trial, state=TrialState.FAIL)
+    assert fill(study, search, BASELINE, retry_failed=True) == 1
+    again = study.ask(distributions(search, BASELINE))
+    assert again.params == trial.params
+    assert len(again.params) == 2
+
+
 def test_another_search_is_refused(tmp_path: Path) -> None:
     opened(small(), tmp_path)
     with pytest.raises(ArgumentError, match="is another search"):

@@ -71,6 +71,12 @@ def test_means_and_deviations_are_numpys(results: dict[str, Any]) -> None:
     assert all(not setting["failed"] for setting in ranked(case["settings"]))
 
 
+def test_settings_with_fewer_repeats_stand_after_the_others() -> None:
+    values = [(0.1, 80.0), (0.2, 90.0), (0.1, 82.0), (0.3, 70.0), (0.3, 70.0)]
+    rows = [{"lr": lr, "weight_decay": 1.0, "value": v, "state": "complete"} for lr, v in values]
+    assert [s["lr"] for s in settings_of(rows)] == [0.1, 0.3, 0.2]
+
+
 def test_everything_is_written_from_the_json(results: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(json.dumps(results))
     read = read_results(tmp_path)
@@ -79,6 +85,7 @@ def test_everything_is_written_from_the_json(results: dict[str, Any], tmp_path: 
     coupled, duo = (from_yaml(tmp_path / "out" / f"best-{n}.yaml") for n in ("coupled", "decoupled"))
     assert (coupled.model.variant, coupled.train.lr) == ("coupled", 1e-2)
     assert duo.finetune is not None
+    assert (duo.anneals, duo.moments) == (2, None)  # what the trials were, whatever the search's recipe says
     assert (duo.model.variant, duo.train, duo.finetune.lr) == ("coupled", coupled.train, 1e-2)
     assert "wd0.001-lr0.001-r0 failed: NonFiniteLoss" in markdown(read)
 

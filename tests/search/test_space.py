@@ -40,6 +40,20 @@ def test_axes_that_cannot_be(text: str) -> None:
         parse_axis(text, "lr")
 
 
+@pytest.mark.parametrize("text", ["0.1:0.1:3", "0.1:0.1", "0.1:0.1000001:3"])
+def test_ends_without_room_between_them_are_refused(text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"there are no . different values between these ends"):
+        parse_axis(text, "lr")
+    assert parse_axis("0.1:0.1:1", "lr").values == (0.1,)
+
+
+def test_a_grid_of_listed_values_has_as_many() -> None:
+    listed = small(weight_decay="0.01,0.1", lr="1e-3:1e-1")
+    assert with_grid(listed, 2, 4).weight_decay == (0.01, 0.1)
+    with pytest.raises(ArgumentError, match="weight_decay lists 2 values, and --grid asks for 5: leave out"):
+        with_grid(listed, 5, 4)
+
+
 def test_grid_keeps_the_ends() -> None:
     decay, lr = with_grid(Search(), 5, 4).axes(parse_case("coupled"))
     assert (len(decay.values), len(lr.values)) == (5, 4)
@@ -66,6 +80,8 @@ def test_a_search_file_is_read_back(tmp_path: "object") -> None:
         ({"cases": ("baseline", "baseline")}, "each named once"),
         ({"cases": ("ternary",)}, "unknown case"),
         ({"repeats": 0}, "repeats must be 1 or more, got 0"),
+        ({"seed": -1}, "seed must be 0 or more, got -1"),
+        ({"retries": -1}, "retries must be 0 or more, got -1"),
         ({"grace": 1}, "longer than heartbeat"),
     ],
 )

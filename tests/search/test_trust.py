@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 from binaryduo._common.files import write_synced
 from binaryduo.errors import ArgumentError
-from binaryduo.search.local import open_search
+from binaryduo.search.local import open_search, run_search
 from binaryduo.search.results import overhead, read_results
 from binaryduo.search.storage import StorageError
 from tests.search.small import opened, small
@@ -57,6 +57,13 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ArgumentError, match=r"file/search cannot be a search's folder: Not a directory"):
         open_search(small(), tmp_path / "file" / "search", None)
+
+
+def test_a_coupled_run_that_is_not_there_is_named_at_the_start(tmp_path: Path) -> None:
+    search = small(cases=("decoupled",), coupled=str(tmp_path / "nothing"))
+    with pytest.raises(ArgumentError, match="nothing does not exist: give the folder of a run"):
+        run_search(search, tmp_path / "search")
+    assert not (tmp_path / "search").exists()
 
 
 def test_a_file_that_many_write_is_always_one_of_theirs(tmp_path: Path) -> None:

@@ -1,16 +1,22 @@
 """Trials, trained for real: the same numbers as `train`, failures with their reasons, interruptions."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import optuna
 import pytest
+import torch
 from optuna.trial import TrialState
 
+from binaryduo.errors import ArgumentError
+from binaryduo.search import coupled_start
 from binaryduo.search.cases import parse_case, trial_recipe
 from binaryduo.search.collecting import collect
+from binaryduo.search.coupled_start import fixed_network
 from binaryduo.search.worker import Worker
 from binaryduo.search.worker_cache import WorkerCache
-from binaryduo.training import evaluate, from_yaml, train
+from binaryduo.training import checkpoint, evaluate, from_yaml, train
 from binaryduo.training.restore import load_run
 from tests.search.small import completed, opened, small, work
 
@@ -43,7 +49,30 @@ def test_a_failed_trial_says_why_and_the_rest_goes_on(tmp_path: Path) -> None:
     assert len(studies["baseline"].trials) == 2
 
 
+def test_a_worker_ends_where_there_is_nothing_to_fine_tune(tmp_path: Path) -> None:
+    with pytest.raises(
+        ArgumentError, match="no trial of coupled was completed, so there is nothing to fine-tune"
+    ):
+        work(small(cases=("coupled", "decoupled"), lr="1e30"), tmp_path)
+
+
+def test_of_many_workers_one_makes_the_fixed_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    search, case, made = small(cases=("decoupled",), coupled="anywhere"), parse_case("decoupled"), []
+    storage, studies = opened(search, tmp_path)
+
+    def make(path: Path, *_: object) -> None:
+        made.append(path)
+        time.sleep(0.2)
+        checkpoint.write(path.parent, path.stem, {"weight": torch.ones(1)}, {"from": "a run"})
+
+    monkeypatch.setattr(coupled_start, "_make", make)
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: fixed_network(tmp_path, storage, search, case, studies[case.name]), range(3)))
+    assert made == [tmp_path / "fixed" / "coupled.json"]
+
+
 def test_an_interrupted_trial_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its data are read in another way meanwhile."""
     search = small(["train.epochs=3"], lr="0.01")
     storage, studies = opened(search, tmp_path / "one")
     worker = Worker(tmp_path / "one", search, storage)
@@ -53,7 +82,8 @@ def test_an_interrupted_trial_is_continued(tmp_path: Path, monkeypatch: pytest.M
     study = studies["baseline"]
     assert [t.state for t in study.trials] == [TrialState.FAIL, TrialState.WAITING]
     assert study.trials[0].user_attrs["interrupted"]
-    work(search, tmp_path / "one")
+    work(small(["train.epochs=3", "data.workers=1"], lr="0.01"), tmp_path / "one")
+    assert from_yaml(tmp_path / "one/trials/baseline/wd0.01-lr0.01-r0/recipe.yaml").data.workers == 1
     whole = work(search, tmp_path / "two")["baseline"]
     assert completed(study) == completed(whole)
     assert study.trials[1].user_attrs["result"]["last"] == whole.trials[0].user_attrs["result"]["last"]

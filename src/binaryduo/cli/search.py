@@ -12,10 +12,15 @@ from binaryduo.cli.sources import next_step
 
 Text = str | None
 UNASKED = 20  # trainings that a search begins without --yes
+BESIDE_RESUME = {
+    *("--resume", "--out", "--name", "--storage", "--workers", "--threads", "--dashboard", "--port"),
+    *("--retry-failed", "--results", "--yes", "--show"),
+}
 
 
 @o.stoppable
 def search(
+    context: typer.Context,
     recipe: o.RecipeName = "demo",
     file: Annotated[
         Path | None, typer.Option("--file", help="A search in YAML; options on the command line override it.")
@@ -112,9 +117,7 @@ def search(
     """
     from rich.console import Console
 
-    from binaryduo.search.collecting import collect
-    from binaryduo.search.local import SearchStopped, open_search, run_search
-    from binaryduo.search.outcome import write_outcome
+    from binaryduo.search.local import SearchStopped, conclude, open_search, run_search
     from binaryduo.search.spec import check, search_from_yaml, search_to_yaml
     from binaryduo.search.tables import best_table
 
@@ -137,7 +140,12 @@ def search(
     }
     if resume:
         wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
+        _refuse(_given(context) - BESIDE_RESUME, "--resume continues the search with the settings it has")
+        if name not in (None, wanted.name):
+            _refuse({"--name"}, f"the search in that folder is named {wanted.name!r}")
     else:
+        if file is not None:
+            _refuse(_given(context) & {"--recipe"}, f"{file} says which recipe is searched")
         wanted = check(_with_levels(_resolve(recipe, file, given, grid, shortcuts, settings), levels))
     if show:
         print(search_to_yaml(wanted), end="")
@@ -147,8 +155,7 @@ def search(
         _ask(wanted)
     if only_results:
         opened, studies = open_search(wanted, folder, storage)
-        results = collect(wanted, studies)
-        write_outcome(results, folder)
+        results = conclude(wanted, studies, folder)
         opened.engine.dispose()
     else:
         try:
@@ -163,6 +170,20 @@ def search(
     best = next(iter(sorted(folder.glob("best-*.yaml"))), None)
     if best is not None:
         next_step(f"binaryduo train --recipe {best}", f"binaryduo report {folder}")
+
+
+def _given(context: typer.Context) -> set[str]:
+    """The options that stand on the command line."""
+    sources = {p.opts[0]: context.get_parameter_source(str(p.name)) for p in context.command.params}
+    return {option for option, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def _refuse(options: set[str], why: str) -> None:
+    """Refuse options that would be ignored."""
+    from binaryduo.errors import ArgumentError
+
+    if options:
+        raise ArgumentError(f"{why}: leave out {', '.join(sorted(options))}")
 
 
 def _default(name: str | None) -> Path:

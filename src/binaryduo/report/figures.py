@@ -3,6 +3,7 @@
 from typing import Any
 
 from binaryduo.report.checked import Json
+from binaryduo.report.headline import best_setting
 from binaryduo.report.runs import RunView
 
 # Colours that can be told apart by people who see few colours, on light and on dark ground.
@@ -158,7 +159,7 @@ def settings(case: Json) -> Json | None:
     rates = sorted({s["lr"] for s in found})
     means = {(s["weight_decay"], s["lr"]): s["mean"] for s in found}
     grid = [[means.get((decay, rate)) for decay in decays] for rate in rates]
-    best = max(found, key=lambda s: float(s["mean"]))
+    best = best_setting(case)
     many = min(len(decays), len(rates)) >= 4
     x, y = (decays, rates) if many else ([f"{v:g}" for v in decays], [f"{v:g}" for v in rates])
     bar = {"title": {"text": "top-1 (%)"}, "thickness": 12}
@@ -178,14 +179,16 @@ def settings(case: Json) -> Json | None:
         label = {"texttemplate": "%{z:.2f}", "xgap": 3, "ygap": 3}
         hover = "decay %{x}, rate %{y}: %{z:.2f} %<extra></extra>"
         traces = [{"type": "heatmap", "hovertemplate": hover, **label, **common}]
+    title = case["title"]
     ring = {
         "size": 26 if many else 46,
         "symbol": "circle-open",
         "color": BEST,
         "line": {"width": 3, "color": BEST},
     }
-    traces.append(_marks("best", [best], many, ring))
-    title = f"{case['title']}: best {best['mean']:.2f} %"
+    if best is not None:
+        traces.append(_marks("best", [best], many, ring))
+        title += f": best {best['mean']:.2f} %"
     layout = _layout(title, "weight decay", "learning rate", hovermode="closest", showlegend=False)
     layout["xaxis"]["type"] = layout["yaxis"]["type"] = "log" if many else "category"
     return {"data": traces, "layout": layout}

@@ -3,6 +3,7 @@
 from binaryduo.report import checked
 from binaryduo.report.page import Fact
 from binaryduo.report.runs import RunView, StageView
+from binaryduo.search.results import ranked
 
 NETWORKS = {
     "vgg7": "VGG-7",
@@ -163,9 +164,9 @@ def _of_search(search: checked.Json) -> str:
 
 
 def best_setting(case: checked.Json) -> checked.Json | None:
-    """The setting with the highest mean; None where none is finished."""
-    finished = [s for s in case["settings"] if s.get("mean") is not None]
-    return max(finished, key=lambda s: float(s["mean"]), default=None)
+    """The setting that the search itself calls the best; None where none is finished."""
+    settings = [{"mean": None, "n": 1, "failed": 0, **setting} for setting in case["settings"]]
+    return next(iter(ranked(settings, 1)), None)
 
 
 def _beside(run: RunView) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+from binaryduo._common.locks import alone
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.search.cases import Case, network_recipe, parse_case
 from binaryduo.search.results import best_setting
@@ -20,15 +21,29 @@ from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
 from binaryduo.training.evaluation import evaluate
 from binaryduo.training.restore import load_run
+from binaryduo.training.sources import run_folder
+
+
+def fixed_path(folder: Path, case: Case) -> Path:
+    """Where a search's folder keeps the network that a case is fine-tuned from."""
+    return folder / "fixed" / f"{parse_case(case.coupled_name).folder}.json"
+
+
+def check_coupled(search: Search, folder: Path) -> None:
+    """Refuse a --coupled run that is not there, unless its network was copied already."""
+    for case in search.parsed_cases():
+        if case.finetunes and search.coupled is not None and not fixed_path(folder, case).exists():
+            run_folder(search.coupled)
 
 
 def fixed_network(
     folder: Path, storage: QueueStorage, search: Search, case: Case, study: optuna.Study
 ) -> Path:
     """The path of the fixed coupled network's checkpoint, made by the first who needs it."""
-    path = folder / "fixed" / f"{parse_case(case.coupled_name).folder}.json"
-    if not path.exists():
-        _make(path, folder, storage, search, case)
+    path = fixed_path(folder, case)
+    with alone(path.with_suffix(".lock")):
+        if not path.exists():
+            _make(path, folder, storage, search, case)
     kept = checkpoint.read(path)
     mine = {"sha256": _weights_digest(kept), **kept.state}
     known: dict[str, Any] | None = study.user_attrs.get("fixed")

@@ -15,10 +15,12 @@ import optuna
 from rich.live import Live
 
 from binaryduo._common.files import write_synced
+from binaryduo._common.locks import alone
 from binaryduo._common.progress import console, say
 from binaryduo._common.stopping import StopRequest
 from binaryduo.errors import ArgumentError, BinaryDuoError
 from binaryduo.search.collecting import collect
+from binaryduo.search.coupled_start import check_coupled
 from binaryduo.search.dashboard import start_dashboard
 from binaryduo.search.outcome import write_outcome
 from binaryduo.search.queueing import fill
@@ -87,6 +89,7 @@ def run_search(
 ) -> dict[str, Any]:
     """Run a search, or what is left of it, and return its results; they are written to the folder as well."""
     folder = Path(folder)
+    check_coupled(search, folder)
     storage, studies = open_search(search, folder, url)
     for case in search.parsed_cases():
         fill(studies[case.name], search, case, retry_failed)
@@ -113,11 +116,18 @@ def run_search(
         if dashboard is not None:
             server.terminate()
             server.wait()
-        results = collect(search, studies)
-        write_outcome(results, folder)
+        results = conclude(search, studies, folder)
         storage.engine.dispose()
     if stopping.asked:
         raise SearchStopped(f"stopped; {progress_line(results, count)}; the same command continues it")
+    return results
+
+
+def conclude(search: Search, studies: dict[str, optuna.Study], folder: Path) -> dict[str, Any]:
+    """Collect the results and write them; of machines that share the folder, one after the other."""
+    with alone(folder / "results.lock"):
+        results = collect(search, studies)
+        write_outcome(results, folder)
     return results
 
 

@@ -32,6 +32,7 @@ class Account:
     done: list[FrozenTrial] = field(default_factory=list)
     failed: list[FrozenTrial] = field(default_factory=list)  # with a reason: it would fail again
     died: list[FrozenTrial] = field(default_factory=list)  # with their worker
+    drawn: dict[str, float] = field(default_factory=dict)  # its first settings, which its run folder holds
 
 
 def accounts(trials: list[FrozenTrial]) -> dict[str, Account]:
@@ -39,6 +40,8 @@ def accounts(trials: list[FrozenTrial]) -> dict[str, Account]:
     found: dict[str, Account] = defaultdict(Account)
     for trial in trials:
         account = found[trial.user_attrs["slot"]]
+        if not account.drawn and {"weight_decay", "lr"} <= trial.params.keys():
+            account.drawn = trial.params
         if trial.state in LIVE:
             account.live.append(trial)
         elif trial.state in DONE:
@@ -107,7 +110,7 @@ def fill(study: optuna.Study, search: Search, case: Case, retry_failed: bool = F
             continue
         if not added:  # noted before the first is added, so that whoever takes a twin knows to look for it
             study.set_user_attr(f"{FILLED}{uuid.uuid4().hex}", True)
-        params = {} if slot.lr is None else {"weight_decay": slot.weight_decay, "lr": slot.lr}
+        params = account.drawn if slot.lr is None else {"weight_decay": slot.weight_decay, "lr": slot.lr}
         study.add_trial(
             create_trial(
                 state=TrialState.WAITING,

@@ -51,7 +51,7 @@ def settings_of(rows: list[Row]) -> list[Row]:
 def _rank(setting: Row) -> tuple[bool, int, float]:
     """Complete settings by their mean, those with fewer repeats than others after them."""
     mean = setting["mean"]
-    return (mean is None or setting["failed"] > 0, 0, -math.inf if mean is None else -mean)
+    return (mean is None or setting["failed"] > 0, -setting["n"], math.inf if mean is None else -mean)
 
 
 def ranked(settings: list[Row], count: int = 5) -> list[Row]:
@@ -95,7 +95,8 @@ def accuracy_of(results: dict[str, Any]) -> str:
 def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
     """The best setting of a case as a recipe that `train` accepts, and `duo` where it has both stages.
 
-    Fine-tuning settings go into the second stage; the first is the coupled case's best where it was searched.
+    Fine-tuning settings go into the second stage; the first is the coupled case's best where it was searched. Each
+    stage was searched by itself, with its whole schedule: the recipe says so, whatever the search's recipe does.
     """
     import dataclasses
 
@@ -105,7 +106,7 @@ def recipe_of(results: dict[str, Any], name: str) -> Recipe | None:
         return None
     recipe = from_dict(Recipe, results["search"]["recipe"])
     found = {key: best[key] for key in ("lr", "weight_decay")}
-    named = dataclasses.replace(recipe, name=f"{recipe.name}-{case.folder}")
+    named = dataclasses.replace(recipe, name=f"{recipe.name}-{case.folder}", anneals=2, moments=None)
     if not case.finetunes:
         return dataclasses.replace(
             network_recipe(named, case), train=dataclasses.replace(recipe.train, **found)

@@ -57,17 +57,32 @@ def parse_axis(text: "str | tuple[float, ...]", what: str, count: int | None = N
     """
     hint = f"{what} = {text!r}: write low:high:count, for example 1e-4:1e-1:10, or values with commas"
     parts = text.split(":") if isinstance(text, str) else []
+    ranged = len(parts) in (2, 3)
     try:
-        if len(parts) in (2, 3):
+        if ranged:
             low, high = float(parts[0]), float(parts[1])
             wanted = count if count is not None else int(parts[2]) if len(parts) == 3 else 2
-            _check(0 < low <= high < math.inf and wanted >= 1, hint)
-            return Axis(exponential(low, high, wanted))
-        listed = [float(v) for v in (text.split(",") if isinstance(text, str) else text)]
+        else:
+            listed = [float(v) for v in (text.split(",") if isinstance(text, str) else text)]
     except ValueError:
         raise ArgumentError(hint) from None
-    _check(bool(listed) and all(0 < v < math.inf for v in listed), hint)
-    return Axis(tuple(sorted(set(listed))))
+    if ranged:
+        _check(0 < low <= high < math.inf and wanted >= 1, hint)
+        values = exponential(low, high, wanted)
+        if len(set(values)) < wanted:
+            raise ArgumentError(
+                f"{what} = {text!r}: there are no {wanted} different values between these ends; write a single value "
+                f"as {parts[0]}"
+            )
+    else:
+        _check(bool(listed) and all(0 < v < math.inf for v in listed), hint)
+        values = tuple(sorted(set(listed)))
+        if count not in (None, len(values)):
+            raise ArgumentError(
+                f"{what} lists {len(values)} values, and --grid asks for {count}: leave out --grid, or give {what} as "
+                "low:high"
+            )
+    return Axis(values)
 
 
 def _check(good: bool, hint: str) -> None:

@@ -12,7 +12,8 @@ from binaryduo.errors import ArgumentError
 from binaryduo.search import space
 from binaryduo.search.cases import Case, parse_case
 from binaryduo.search.space import Axis, parse_axis
-from binaryduo.training.recipe import Recipe, from_dict, to_dict, to_yaml
+from binaryduo.training.identity import decisive, differences
+from binaryduo.training.recipe import Recipe, from_dict, to_dict
 from binaryduo.training.recipes import named
 
 Values = str | tuple[float, ...]
@@ -101,6 +102,9 @@ def check(search: Search) -> Search:
     for key in ("repeats", "trials", "heartbeat"):
         if getattr(search, key) < 1:
             raise ArgumentError(f"{key} must be 1 or more, got {getattr(search, key)}")
+    for key in ("seed", "retries"):
+        if getattr(search, key) < 0:
+            raise ArgumentError(f"{key} must be 0 or more, got {getattr(search, key)}")
     if search.grace <= search.heartbeat:
         raise ArgumentError(
             f"grace = {search.grace} must be longer than heartbeat = {search.heartbeat} seconds: a worker is "
@@ -148,10 +152,6 @@ def identity(search: Search) -> dict[str, Any]:
     return values | {"coupled": search.coupled is not None}
 
 
-def same_recipe(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes are the same but for the engine, which a worker may have chosen by measuring."""
-
-    def plain(recipe: Recipe) -> str:
-        return to_yaml(dataclasses.replace(recipe, loop=dataclasses.replace(recipe.loop, engine="auto")))
-
-    return plain(one) == plain(other)
+def same_trial(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes are of one trial: a worker may have chosen the engine, and the data may have moved."""
+    return differences(decisive(one, "trial"), decisive(other, "trial")).keys() <= {"loop.engine"}

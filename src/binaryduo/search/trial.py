@@ -19,7 +19,7 @@ from binaryduo._common.stopping import RunInterrupted
 from binaryduo.errors import ArgumentError
 from binaryduo.search.cases import Case, trial_recipe
 from binaryduo.search.queueing import distributions, superseded_by
-from binaryduo.search.spec import Search, same_recipe
+from binaryduo.search.spec import Search, same_trial
 from binaryduo.search.worker_cache import WorkerCache
 from binaryduo.training.identity import Identity, decisive
 from binaryduo.training.loop import Result, Trainer
@@ -172,21 +172,20 @@ class Objective:
 
     def _describe(self, run: RunFolder, recipe: Recipe) -> None:
         """The trial's recipe and where it runs; the machine is looked at once a worker, not once a trial."""
-        if not (run.path / "recipe.yaml").exists():
-            write_synced(run.path / "recipe.yaml", to_yaml(recipe).encode())
+        write_synced(run.path / "recipe.yaml", to_yaml(recipe).encode())
         append_entry(run.path / "environment.json", {**self.cache.environment(), "seed": recipe.loop.seed})
 
     def _settled(self, recipe: Recipe, path: Path) -> Recipe:
         """The recipe with the engine that this worker found fastest, or as a run to be continued has it."""
-        kept = path / "recipe.yaml"
+        kept, engine = path / "recipe.yaml", recipe.loop.engine
         if kept.exists():
-            if not same_recipe(from_yaml(kept), recipe):
+            before = from_yaml(kept)
+            if not same_trial(before, recipe):
                 raise ArgumentError(f"{kept} is another recipe than this trial's: use another folder")
-            return from_yaml(kept)
-        if recipe.loop.engine == "auto" and self.cache.engine is not None:
-            loop = dataclasses.replace(recipe.loop, engine=self.cache.engine)  # type: ignore[arg-type]
-            return dataclasses.replace(recipe, loop=loop)
-        return recipe
+            engine = before.loop.engine
+        elif engine == "auto" and self.cache.engine is not None:
+            engine = self.cache.engine  # type: ignore[assignment]
+        return dataclasses.replace(recipe, loop=dataclasses.replace(recipe.loop, engine=engine))
 
     def _reporter(self, trial: optuna.Trial) -> Report:
         """Tells Optuna an epoch's accuracy, and ends the trial where the pruner says so."""

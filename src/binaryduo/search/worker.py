@@ -70,8 +70,8 @@ class Worker:
         """Run one trial of the case; False where none waits."""
         study = self._study(case)
         began = time.perf_counter()
+        objective = self._objective(case, study)
         try:
-            objective = self._objective(case, study)
             study.optimize(objective, n_trials=1, catch=(Exception,))
         except NothingWaiting:
             fail_stale(study)
