@@ -55,7 +55,8 @@ def test_run_arrays_and_pictures(packed):
     Image.fromarray(np.zeros((30, 20, 3), np.uint8)).save(folder / "black.png")
     result = RUNNER.invoke(app, ["run", str(folder / "net.duo"), str(folder / "black.png")])
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("black.png: ")
+    assert result.stdout.startswith("black.png: ")
+    assert "does not say how images are normalised" in result.stderr
 
 
 @pytest.mark.parametrize(

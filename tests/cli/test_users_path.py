@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import binaryduo as bd
+from binaryduo._common.weight_files import read_weights, save_weights
 from binaryduo.cli.app import EXTRAS, missing_extra, run
 from binaryduo.errors import BinaryDuoError
 from binaryduo.paper.registry import RECORDS
@@ -66,6 +67,13 @@ def test_every_form_is_the_same_network(runs: Path, tmp_path: Path) -> None:
     assert first.options["variant"] == "decoupled"
 
 
+def test_a_card_beside_a_file_of_weights_is_no_checkpoint(tmp_path: Path) -> None:
+    options = {"name": "mlp", "width": 0.1}
+    save_weights(bd.models.build(**options), tmp_path / "net.safetensors", options)
+    (tmp_path / "net.json").write_text('{"name": "net", "top1": 87.5}')
+    assert open_source(tmp_path / "net.safetensors").options["width"] == 0.1
+
+
 @pytest.mark.parametrize("form", ["run", "stage", "checkpoint", "tensors", "moved"])
 def test_the_verbs_take_every_form(
     runs: Path, tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
@@ -107,9 +115,14 @@ def test_decouple_takes_what_train_and_duo_write(
     x = torch.rand(50, *coupled.shape)
     same = coupled.model(x).argmax(1) == binary.model(x).argmax(1)
     assert same.float().mean() >= 0.95  # a value within rounding of its threshold may flip
-    assert call("evaluate", target) == 2
+    assert call("evaluate", target) == 0  # the file says which images its run was trained on
+    capsys.readouterr()
+    bare = tmp_path / "bare.safetensors"
+    _, options = read_weights(target)
+    save_weights(binary.model, bare, {key: value for key, value in options.items() if key != "data"})
+    assert call("evaluate", bare) == 2
     assert "add --data" in capsys.readouterr().err
-    assert call("evaluate", target, "--data", "fashion-mnist-small") == 0
+    assert call("evaluate", bare, "--data", "fashion-mnist-small") == 0
 
 
 def test_refusals_are_one_sentence(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,14 +60,12 @@ def decouple(
         )
     form = found.options.get("topology", "duo")
     binary = transform(found.model, found.example(images), form)
-    save_weights(binary, target, {**found.options, "variant": "decoupled", "topology": form})
-    report: Any = binary.decoupling
+    options = {**found.options, "variant": "decoupled", "topology": form}
+    if found.recipe is not None:
+        options["data"] = found.recipe.data.name
+    save_weights(binary, target, options)
     print(f"{target}: {sum(p.numel() for p in binary.parameters()):,} parameters")
-    print(report)
-    print(
-        f"largest difference of the outputs: {report.comparison.largest_difference:.3g} relative, "
-        f"{report.comparison.largest_difference_float64:.3g} in float64"
-    )
+    print(binary.decoupling)
     sources.next_step(f"binaryduo pack {target} {target.with_suffix('.duo')}")
 
 

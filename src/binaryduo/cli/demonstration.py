@@ -22,6 +22,7 @@ from rich.table import Table
 
 import binaryduo as bd
 from binaryduo._common.files import write_synced
+from binaryduo.cli.pack import meta_of
 from binaryduo.data import Plan
 from binaryduo.training import Recipe, duo
 from binaryduo.training.curves import draw_curves, read_curve
@@ -93,7 +94,7 @@ def packed(recipe: Recipe, out: Path) -> str:
     model, _, data, _ = load_run(out / "demo-runs" / "duo")
     x = torch.cat([batch.images for batch in data.test.batches(Plan(500, train=False))])
     path = out / "net.duo"
-    bd.pack(model, x[:1], path, verbose=False)
+    bd.pack(model, x[:1], path, verbose=False, meta=meta_of(recipe, data.classes))
     engine = bd.load(path, threads=1)
     with torch.no_grad():
         wanted = model(x).argmax(1).numpy()

@@ -9,6 +9,7 @@ from binaryduo.cli import sources
 from binaryduo.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from binaryduo.training import Recipe
     from binaryduo.training.sources import Source
 
 
@@ -82,16 +83,17 @@ def pack(
 
 
 def _meta(found: "Source") -> dict[str, str]:
+    if found.recipe is None:
+        return {"network": str(found.options["name"])}
+    return meta_of(found.recipe, () if found.data is None else found.data.classes)
+
+
+def meta_of(recipe: "Recipe", classes: tuple[str, ...] = ()) -> dict[str, str]:
     """What `binaryduo run` asks of a packed file: the classes' names, and how images are normalised."""
     from binaryduo.data.sets import KINDS
 
-    if found.recipe is None:
-        return {"network": str(found.options["name"])}
-    # A pretrained network comes without its images; what they show and how they are normalised is known by their name.
-    kind = KINDS.get(found.recipe.data.name) if found.data is None else found.data
-    meta = {"recipe": found.recipe.name, "classes": "\n".join(kind.classes) if kind else ""}
-    for name in ("mean", "std"):
-        values = getattr(kind if found.data is None else found.data.test, name, None)
-        if values:
-            meta[name] = " ".join(str(float(v)) for v in values)
+    meta = {"recipe": recipe.name, "classes": "\n".join(classes)}
+    if (kind := KINDS.get(recipe.data.name)) is not None:
+        meta["classes"] = "\n".join(classes or kind.classes)
+        meta |= {name: " ".join(map(str, getattr(kind, name))) for name in ("mean", "std")}
     return {key: value for key, value in meta.items() if value}

@@ -48,6 +48,13 @@ def run(
     if model.program.tensors[outputs[0]].shape[1:] != (1, 1):
         raise ArgumentError(f"{path} gives an image and not one answer per image: use bd.load in Python")
     classes = [printable(name) for name in model.program.meta.get("classes", "").split("\n") if name]
+    pictures = any(source.suffix != ".npy" for source in inputs)
+    if pictures and model.input_type != "uint8" and "mean" not in model.program.meta:
+        typer.echo(
+            f"{path} does not say how images are normalised: their values go from 0 to 1, which is right only for a "
+            "network that was trained so",
+            err=True,
+        )
     for source in inputs:
         images = _read(source, model)
         for first in range(0, len(images), batch):

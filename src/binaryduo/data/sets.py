@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from binaryduo.data import cifar10, fashion_mnist, imagenet
+from binaryduo.data import cifar10, decoded, fashion_mnist, imagenet
 from binaryduo.data.cache import Arrays, check_arrays, stored
 from binaryduo.data.decoded import DecodedSplit
 from binaryduo.data.held_out import hold_out
@@ -85,6 +85,7 @@ KINDS = {
     "fashion-mnist-small": FASHION,
     "fashion-mnist": FASHION,
     "cifar10": Kind(cifar10.CLASSES, cifar10.MEAN, cifar10.STD),
+    "imagenet": Kind((), decoded.MEAN, decoded.STD),  # its folder says which classes there are
 }
 
 

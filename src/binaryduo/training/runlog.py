@@ -30,7 +30,7 @@ from binaryduo._common.hostile import MEGABYTE, parse_json, read_bytes, read_jso
 from binaryduo._common.locks import Lock
 from binaryduo._common.progress import say
 from binaryduo._common.yaml_files import read_keys
-from binaryduo.errors import ArgumentError, CheckpointError
+from binaryduo.errors import ArgumentError, BusyError, CheckpointError
 from binaryduo.training.identity import Settings, Verb, decisive, differences, settings_of
 from binaryduo.training.own import own_settings, refuse_other_settings
 from binaryduo.training.recipe import Recipe, from_yaml, to_yaml
@@ -116,7 +116,7 @@ class RunFolder:
         except OSError as error:
             raise ArgumentError(f"{self.path} cannot be a run's folder: {error.strerror}") from None
         if not free:
-            raise ArgumentError(
+            raise BusyError(
                 f"another run is already using {self.path} (process {self._lock.holder()}): "
                 "wait for it or use another folder"
             )

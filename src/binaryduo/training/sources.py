@@ -22,6 +22,7 @@ from binaryduo import models
 from binaryduo._common.hostile import read_json
 from binaryduo._common.weight_files import load_weights, read_weights
 from binaryduo.data import DataSet
+from binaryduo.data.sets import KINDS
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.training import checkpoint
 from binaryduo.training.duo import build_model, load_data
@@ -93,7 +94,7 @@ def open_source(
     if path.is_file() and path.suffix not in (".json", ".safetensors"):
         raise ArgumentError(f"{path} cannot be read as a network: give {WHAT}")
     header = path.with_suffix(".json")
-    if path.is_file() and not header.exists():
+    if path.is_file() and path != header and not _is_checkpoint(header):
         return _from_weights(path, {"variant": usual}, given)
     _refuse_options(path, given)
     if path.is_file():
@@ -103,6 +104,12 @@ def open_source(
     model, recipe, data, kept = load_run(path, which)
     stage = kept.parent.parent
     return _source(model, kept, recipe, data, None if (stage / "recipe.yaml").exists() else stage.name)
+
+
+def _is_checkpoint(header: Path) -> bool:
+    """Whether a JSON file is a checkpoint's; the card of a published network lies beside its weights too."""
+    found = read_json(header, "the checkpoint", CheckpointError, finite=False) if header.exists() else None
+    return isinstance(found, dict) and "state" in found
 
 
 def _refuse_options(path: Path, given: dict[str, Any]) -> None:
@@ -239,4 +246,7 @@ def _from_weights(path: Path, usual: dict[str, Any], given: dict[str, Any]) -> S
     except TypeError as error:
         raise CheckpointError(f"{path} has build options that cannot be used: {error}") from None
     load_weights(model, model_tensors(tensors), path, cast=True)
-    return Source(model.eval(), path, options, _image_shape(options))
+    # What `binaryduo decouple` wrote says which images its run was trained on.
+    data = stored.get("data")
+    recipe = Recipe(name=path.stem, data=Data(name=data)) if isinstance(data, str) and data in KINDS else None
+    return Source(model.eval(), path, options, _image_shape(options), recipe)
