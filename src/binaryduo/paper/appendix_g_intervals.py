@@ -85,7 +85,7 @@ def units(profile: str) -> list[Unit]:
 
 def _study_unit(levels: int, interval: str | None, seed: int) -> Unit:
     """A unit as those of the evidence study, with one rate for both stages."""
-    more = {} if levels == 3 else {"levels": levels}
+    more: dict[str, object] = {} if levels == 3 else {"levels": levels}
     more |= {} if interval is None else {"interval": interval}
     return {**study_unit("duo", HOURS_EPOCHS, seed, **more), "finetune_lr": LR["duo"]}
 
