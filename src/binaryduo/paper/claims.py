@@ -1,12 +1,10 @@
 """Which process measures which unit: several may work on one experiment, each on a unit that no other has.
 
 A unit is claimed by a lock beside the results, which ends with its process: what a killed process had is free again.
-The rows are read again and written under a lock of their folder, so that no process loses another's.
+The rows are read again and written under a lock of their own (`runner`), so that no process loses another's.
 """
 
-import fcntl
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,17 +36,6 @@ def claimed(unit: Unit, rows: Path) -> Iterator[bool]:
         lock.path.unlink(missing_ok=True)
     finally:
         lock.release()
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes into a folder, then be the one that does."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def taken(units: list[Unit], rows: Path) -> int:

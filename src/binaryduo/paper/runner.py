@@ -12,11 +12,12 @@ from typing import Any
 
 from binaryduo._common.allocator import keep_memory
 from binaryduo._common.files import write_synced
+from binaryduo._common.locks import alone
 from binaryduo.errors import ArgumentError, BinaryDuoError, BusyError
-from binaryduo.paper.claims import alone, claimed, remove_ended
+from binaryduo.paper.claims import claimed, remove_ended
 from binaryduo.paper.experiment import Verdict, Workspace
 from binaryduo.paper.registry import find
-from binaryduo.paper.results import Results, dump, folder, kept_units, missing, path_of, read
+from binaryduo.paper.results import Results, dump, folder, kept_units, missing, path_of, read, read_best
 
 DPI = 120
 
@@ -85,7 +86,7 @@ def _keep(unit: dict[str, Any], name: str, profile: str, results: Path) -> None:
     import torch
 
     path = path_of(name, profile, results)
-    with alone(path.parent):
+    with alone(path.with_suffix(".lock")):
         content = kept_units(name, profile, results)
         content.update(experiment=name, profile=profile, torch=torch.__version__)
         content["machine"] = f"{platform.machine()}, {os.cpu_count()} cores"
@@ -94,7 +95,7 @@ def _keep(unit: dict[str, Any], name: str, profile: str, results: Path) -> None:
 
 
 def collect(name: str, profile: str | None, results: Path) -> list[Verdict]:
-    """Judge the claims from the rows, and keep the verdicts beside them."""
+    """Judge the claims from the rows, of the most telling profile there is, and keep the verdicts beside them."""
     found = _existing(name, profile, results)
     with _whole_rows(found, name):
         verdicts = find(name).verdicts(found.rows)
@@ -145,7 +146,7 @@ def _whole_rows(found: Results, name: str) -> Iterator[None]:
 
 
 def _existing(name: str, profile: str | None, results: Path) -> Results:
-    found = read(name, profile, results)
+    found = read_best(name, results) if profile is None else read(name, profile, results)
     if found is not None and found.rows:
         return found
     first = find(name).sources
