@@ -26,7 +26,7 @@ def reproduce(
         str | None,
         typer.Option(
             help="smoke: seconds; cpu: a reduced setting for two cores; hours: our own studies; paper: the full "
-            "setting. Default: the smallest one after smoke."
+            "setting. Default: the smallest one after smoke; collect and plot alone show the most telling one there is."
         ),
     ] = None,
     results: Annotated[
@@ -49,7 +49,7 @@ def reproduce(
     once, with OMP_NUM_THREADS=1 once per core: each process takes parts that no other has.
     """
     from binaryduo.paper.experiment import PROFILES, Workspace
-    from binaryduo.paper.registry import EXPERIMENTS
+    from binaryduo.paper.registry import EXPERIMENTS, find
     from binaryduo.paper.results import folder
 
     if profile is not None and profile not in PROFILES:
@@ -69,8 +69,9 @@ def reproduce(
     for found in _experiments(name):
         if found in EXPERIMENTS:
             whole = "run" not in verbs or _run(found, profile, folder(results), place, minutes, dry)
+            measured = find(found).profile(profile) if "run" in verbs else profile  # else the best there is
             if whole and not dry:
-                _show(found, verbs, profile, folder(results))
+                _show(found, verbs, measured, folder(results))
         elif dry:
             typer.echo(f"{found}: how long it takes is not known before it has begun")
         else:

@@ -110,7 +110,7 @@ ARTEFACTS = (
         "Figure 6, left",
         "Over decay and rate: the best of coupled, decoupled and from scratch.",
         ", ".join(f"{CIFAR10[case]}" for case in ("coupled", "decoupled", "scratch")),
-        command="binaryduo search --recipe vgg7-cifar10 --cases coupled,decoupled,scratch --metric best",
+        command="binaryduo search --recipe vgg7-cifar10 --cases coupled,decoupled,scratch --metric best --yes",
         printed=f"decoupled {CIFAR10['decoupled']} %",
         reduced="search_grid",
         beside="coupling_choices",
@@ -152,7 +152,7 @@ ARTEFACTS = (
         "Appendix A",
         "Test accuracy over weight decay and learning rate, for each precision.",
         command="binaryduo search --recipe vgg7-cifar10 --metric best "
-        "--cases baseline:full,baseline:16,baseline:8,baseline:4,baseline",
+        "--cases baseline:full,baseline:16,baseline:8,baseline:4,baseline --yes",
         beside="coupling_choices",
     ),
     Artefact(

@@ -22,15 +22,19 @@ epoch and, where it is another, of the best one. The table shows the one number 
 others are below it. Verdicts are judged on the last epoch:
 
 - **holds**, **does not hold**: Student's 95 % interval of the difference between the means over seeds lies above zero,
-  or below; paired where both sides have the same seeds, else Welch's;
+  or below; paired where both sides have the same seeds, else Welch's; in `coupling-pays` with one deviation for all
+  ways and lengths, as was decided before its runs;
 - **undecided**: that interval contains zero, or there is one seed only, or the two sides were trained unequally long;
 - **too small to say**: measured only on a quarter of the width after three epochs, which is no verdict on the paper;
-- **not run**: nothing was measured yet. The command of the artefact starts it, with `--profile cpu` (reduced, for two
-  cores) or `--profile paper` (the full setting), and continues it after an interruption.
+- **not run**: nothing was measured yet. The command of the artefact starts it, that of a figure or table with
+  `--profile cpu` (reduced, for two cores) or `--profile paper` (the full setting), and continues it after an
+  interruption.
 
 Each comparison of trained networks says whether both sides had equal epochs, or whether it is the paper's comparison:
 two stages of E epochs each against E epochs. "not printed" means that the paper's text has no number for the artefact.
-Where an artefact has several claims, its verdict is the least favourable one; all are listed below the table.
+Where an artefact has several claims, its verdict is the least favourable of those that judge it (of Figure 3 those with
+He's initialisation, of Table 2 the cost beside the baseline's); all are listed below the table. Where the results are
+committed, a command only shows them: `--results` names another folder, in which everything is measured anew.
 """
 
 
@@ -45,6 +49,7 @@ class Line:
     details: list[Verdict]
     pictures: list[Path]
     notes: list[str]
+    commands: list[str]
     number: str = ""  # the one that decides the verdict, and the paper's counterpart
     printed: str = ""
 
@@ -57,6 +62,7 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
     profiles: list[str] = []
     pictures: list[Path] = []
     notes: list[str] = []
+    commands: list[str] = []
     for name in (*artefact.experiments, *([] if artefact.study is None else [artefact.study])):
         experiment, found = find(name), read_best(name, root)
         if found is None:
@@ -75,6 +81,7 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         if not judged:
             continue
         details += judged
+        commands.append(_command(artefact, name, found.profile))
         profiles.append(experiment.setting if found.profile == "full" else found.profile)
         if experiment.numbers is not None:
             numbers.append(experiment.numbers(found.rows))
@@ -98,8 +105,24 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         notes.append(artefact.pending)
     ours = "; ".join(dict.fromkeys(n for n in numbers if n))
     return Line(
-        artefact, verdict, ", ".join(profiles), ours, details, pictures, notes, number, printed or NOT_PRINTED
+        artefact,
+        verdict,
+        ", ".join(profiles),
+        ours,
+        details,
+        pictures,
+        notes,
+        list(dict.fromkeys(commands)) or [artefact.how],
+        number,
+        printed or NOT_PRINTED,
     )
+
+
+def _command(artefact: Artefact, name: str, profile: str) -> str:
+    """What measures these rows of an experiment, where there are none."""
+    how = artefact.how if name in artefact.experiments else f"binaryduo reproduce {name.replace('_', '-')}"
+    usual = find(name).profile(None)
+    return how if profile in ("full", usual) else f"{how} --profile {profile}"
 
 
 def _enough(artefact: Artefact, name: str, results: Path) -> bool:
@@ -195,9 +218,10 @@ def _section(line: Line, docs: Path | None) -> str:
     out = [f"## {item.title}", ""]
     if not item.pending:
         profile = f" (profile run: {line.profile})" if line.profile else ""
-        out += [f"`{item.how}`{profile}. The paper: {item.paper}.", ""]
+        how = " and ".join(f"`{command}`" for command in line.commands)
+        out += [f"{how}{profile}. The paper: {item.paper}.", ""]
     if line.ours and len(line.details) > 1:
-        out += [f"Ours: {line.ours}.", ""]
+        out += [f"Ours: {line.ours.rstrip('.')}.", ""]
     out += [_judged(verdict) for verdict in line.details]
     out += [f"- {note}" for note in line.notes]
     return "\n".join([*out, *_pictures(item.title, line.pictures, docs)]) + "\n"
