@@ -24,13 +24,16 @@ SHORT = {
 WORDS = {"baseline": "the baseline", "scratch": "its topology from scratch"}
 
 
-def accuracies(rows: Sequence[Row], way: str, epochs: int, schedule: str | None = None) -> list[float]:
-    """The accuracies after the last epoch of all seeds of a way at a budget."""
+def of_kind(rows: Sequence[Row], way: str, epochs: int, schedule: str | None = None) -> list[Row]:
+    """The rows of all seeds of a way at a budget."""
     return [
-        row["last"]
-        for row in rows
-        if (row["way"], row["epochs"], row.get("schedule")) == (way, epochs, schedule)
+        row for row in rows if (row["way"], row["epochs"], row.get("schedule")) == (way, epochs, schedule)
     ]
+
+
+def accuracies(rows: Sequence[Row], way: str, epochs: int, schedule: str | None = None) -> list[float]:
+    """Their accuracies after the last epoch."""
+    return [row["last"] for row in of_kind(rows, way, epochs, schedule)]
 
 
 def pooled(rows: Sequence[Row]) -> Pooled:
