@@ -71,6 +71,7 @@ def test_labels_belong_to_their_images(root: Path) -> None:
             assert torch.equal(batch.images.mean((2, 3)).argmax(1), batch.labels)
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")  # on a single core
 def test_workers_and_processes_do_not_change_the_pixels(root: Path) -> None:
     plan = Plan(batch=6, train=True, seed=1, epoch=2)
     alone, helped = passes(root, 0, plan), passes(root, 2, plan)

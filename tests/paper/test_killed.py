@@ -1,5 +1,6 @@
 """`binaryduo reproduce` killed in the middle of a training: the same command ends with the same numbers."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from binaryduo.errors import ArgumentError, CheckpointError
 from binaryduo.paper import runner, trainings
 from binaryduo.paper.experiment import Workspace
+from binaryduo.paper.registry import find
 from binaryduo.paper.results import read
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -80,7 +82,9 @@ def test_a_damaged_summary_of_a_run_is_named(content: str, tmp_path: Path) -> No
 def test_rows_that_lack_something_are_named(tmp_path: Path) -> None:
     path = tmp_path / "figure1b_width" / "smoke.json"
     path.parent.mkdir()
-    path.write_text('{"units": [{"unit": {}, "seconds": 1, "rows": [{"levels": 4}]}]}')
+    units = find("figure1b_width").units("smoke")
+    kept = [{"unit": unit, "seconds": 1, "rows": [{"levels": 4}]} for unit in units]
+    path.write_text(json.dumps({"units": kept}))
     for verb in (runner.collect, runner.plot):
         with pytest.raises(ArgumentError, match="the rows of figure1b_width are not whole"):
             verb("figure1b_width", "smoke", tmp_path)

@@ -73,7 +73,7 @@ def test_a_full_disk_stops_a_run_that_then_continues(tmp_path: Path, small_disk:
         time.sleep(0.002)
     ballast = fill(small_disk)
     _, said = running.communicate(timeout=240)
-    assert running.returncode == 2
+    assert running.returncode == 2, said
     assert "could not be written (No space left on device)" in said
     assert "continue with --resume" in said
     assert "Traceback" not in said

@@ -4,9 +4,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 
 class Lock:
@@ -20,12 +20,12 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: BinaryIO | None = None
+        self._file: FileIO | None = None
 
     def acquire(self, wait: bool = False) -> bool:
         """Take the lock; False where another has it and we do not `wait` until it is free."""
         while True:
-            file = self.path.open("ab+")
+            file = self.path.open("ab+", buffering=0)  # nothing is left to be written when it is closed
             try:
                 fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -36,13 +36,16 @@ class Lock:
             if self._is(file):
                 break
             file.close()  # its last holder has removed it meanwhile: whoever comes now locks another file
+        try:
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+        except OSError:  # the disk is full
+            file.close()
+            raise
         self._file = file
-        file.truncate(0)
-        file.write(str(os.getpid()).encode())
-        file.flush()
         return True
 
-    def _is(self, file: BinaryIO) -> bool:
+    def _is(self, file: FileIO) -> bool:
         """Whether an open file is the one at the lock's path."""
         try:
             return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
