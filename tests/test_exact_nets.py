@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import binaryduo as bd
@@ -54,6 +54,7 @@ def coupled_or_none(net, x, **options):
 
 
 @given(seed=st.integers(0, 100_000))
+@example(seed=3218)  # a layer that is not called, with a single weight
 @settings(max_examples=8, deadline=None)
 def test_what_users_write_through_every_verb(seed, tmp_path_factory):
     path, rng = tmp_path_factory.mktemp("exact") / "net.duo", random.Random(seed)

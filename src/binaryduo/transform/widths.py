@@ -265,11 +265,13 @@ class Widths:
         return Coupling(self.levels, self.topology, widths, budget + rest, total + rest, reasons, kept)
 
     def _other_weights(self) -> list[nn.Parameter]:
-        """Weights of layers that are left as they are: recurrent ones, attention, convolutions of other kinds."""
+        """Weights of layers that are left as they are: recurrent ones, attention, those that are not called."""
         known = {id(self.analysis.module(node).get_parameter("weight")) for node in self.layers}
         shifts = self.analysis.of_kind(Kind.PARAMETER)  # a number for each channel, (1, C, 1, 1)
         known |= {id(self.analysis.model.get_parameter(str(node.target))) for node in shifts}
-        rest = [p for p in self.analysis.model.parameters() if p.dim() > 1 and p.numel() > 1]
+        model, kinds = self.analysis.model, nn.Linear | nn.modules.conv._ConvNd
+        layers = {id(m.get_parameter("weight")) for m in model.modules() if isinstance(m, kinds)}
+        rest = [p for p in model.parameters() if p.dim() > 1 and (p.numel() > 1 or id(p) in layers)]
         return [p for p in rest if id(p) not in known]
 
     def _pinned(self) -> list[str]:
