@@ -123,6 +123,9 @@ def test_profiles_state_their_settings() -> None:
     assert cpu["width"] < paper["width"]
     assert cpu["epochs"] < paper["epochs"]
     assert len(trainings.SEEDS) >= 2
+    for work in find("figure6_comparison").units("paper"):
+        way = {"baseline": "baseline", "decoupled": "scratch", "coupled": "duo"}[work["variant"]]
+        assert trainings.recipe_of(work).train.lr == BEST[way]
     for name in ("figure1a_precision", "figure6_comparison", "appendix_e_two_bits", "appendix_f_quad"):
         units = find(name).units("cpu")
         assert {unit["seed"] for unit in units} == set(trainings.SEEDS)
