@@ -49,7 +49,7 @@ def main(folder: str, count: int = 10_000) -> tuple[float, float, float]:
     first = fit(coupled, train, test, Stage(epochs=2, lr=3e-3), loop, f"{folder}/coupled", resume=True)
     binary = bd.decouple(coupled, x)  # the same function with bits
     before = evaluate(binary, bd.data.LoaderSplit(test)).means()
-    second = fit(binary, train, test, Stage(epochs=1, lr=3e-4), loop, f"{folder}/binary", resume=True)
+    second = fit(binary, train, test, Stage(epochs=1, lr=1.5e-3), loop, f"{folder}/binary", resume=True)
     return first.last["top1"], before["top1"], second.last["top1"]
 
 

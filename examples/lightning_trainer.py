@@ -70,7 +70,7 @@ def main(count: int = 10_000, epochs: int = 2) -> tuple[float, float]:
     first = stage(coupled, 3e-3, train, test, epochs)
     binary = bd.decouple(coupled.eval(), x)  # the same function with bits
     print(binary.decoupling)
-    return first, stage(binary, 3e-4, train, test, epochs)
+    return first, stage(binary, 1.5e-3, train, test, epochs)
 
 
 if __name__ == "__main__":

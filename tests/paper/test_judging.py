@@ -11,7 +11,7 @@ import pytest
 from binaryduo.paper import trainings
 from binaryduo.paper.accuracies import both, compare, is_small, trained_epochs
 from binaryduo.paper.judging import Pooled, all_of, difference, paired, welch
-from binaryduo.paper.rates import BEST
+from binaryduo.paper.rates import BEST, FINETUNE
 from binaryduo.paper.registry import find
 from binaryduo.paper.results import read_best
 
@@ -125,7 +125,9 @@ def test_profiles_state_their_settings() -> None:
     assert len(trainings.SEEDS) >= 2
     for work in find("figure6_comparison").units("paper"):
         way = {"baseline": "baseline", "decoupled": "scratch", "coupled": "duo"}[work["variant"]]
-        assert trainings.recipe_of(work).train.lr == BEST[way]
+        recipe = trainings.recipe_of(work)
+        assert recipe.train.lr == BEST[way]
+        assert way != "duo" or work["finetune_lr"] == recipe.finetune.lr == FINETUNE
     for name in ("figure1a_precision", "figure6_comparison", "appendix_e_two_bits", "appendix_f_quad"):
         units = find(name).units("cpu")
         assert {unit["seed"] for unit in units} == set(trainings.SEEDS)

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from binaryduo._common import locks
+from binaryduo.errors import BinaryDuoError
 from binaryduo.cli.app import app
-from binaryduo.errors import BusyError
 from binaryduo.paper import runner
 from binaryduo.paper.claims import claim_of, claimed, taken
 from binaryduo.paper.experiment import Workspace
@@ -86,12 +86,24 @@ def test_a_claim_that_was_removed_while_it_was_opened_is_not_held(
         assert locks.Lock(path).taken()
 
 
-def test_a_training_that_another_process_does_is_passed_over_and_said(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(BinaryDuoError, match="lock cannot be locked"),
+        locks.alone(tmp_path / "file" / "lock"),
+    ):
+        pass
+
+
+def test_a_training_that_another_process_does_is_passed_over_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, *_ = find("coupling_pays").units("smoke")
     place = Workspace(runs=tmp_path / "runs")
     folder = folder_of(first, place.runs)
     folder.mkdir(parents=True)
-    with locks.Lock(folder / "lock"), pytest.raises(BusyError, match="wait for it"):
-        runner.run("coupling_pays", "smoke", tmp_path, place)
+    with locks.Lock(folder / "lock"):
+        assert not runner.run("coupling_pays", "smoke", tmp_path, place)
+    assert "another run is already using" in " ".join(capsys.readouterr().err.split())
     assert missing("coupling_pays", "smoke", tmp_path) == [first]
     assert runner.run("coupling_pays", "smoke", tmp_path, place)

@@ -29,7 +29,7 @@ def test_default_grid_is_the_papers_size() -> None:
     assert len({slot.name for slot in slots}) == len(slots)
     assert all(math.isclose(b / a, 2, rel_tol=1e-5) for a, b in zip(lr.values, lr.values[1:], strict=False))
     _, finer = Search().axes(parse_case("decoupled"))
-    assert [a / b for a, b in zip(lr.values, finer.values, strict=True)] == pytest.approx([10.0] * 10)
+    assert [a / b for a, b in zip(lr.values, finer.values, strict=True)] == pytest.approx([2.0] * 10)
 
 
 @pytest.mark.parametrize(

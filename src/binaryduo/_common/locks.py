@@ -8,6 +8,8 @@ from io import FileIO
 from pathlib import Path
 from types import TracebackType
 
+from binaryduo.errors import BinaryDuoError
+
 
 class Lock:
     """The operating system's lock on a file; the file holds the process id of its last holder.
@@ -95,9 +97,12 @@ def alone(path: Path) -> Iterator[None]:
     ...     Lock(Path(folder) / "lock").taken()
     True
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = Lock(path)
-    lock.acquire(wait=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(wait=True)
+    except OSError as problem:  # the disk is full, or nothing may be written there
+        raise BinaryDuoError(f"{path} cannot be locked ({problem.strerror})") from problem
     try:
         yield
     finally:

@@ -62,7 +62,7 @@ def decouple(
     binary = transform(found.model, found.example(images), form)
     options = {**found.options, "variant": "decoupled", "topology": form}
     if found.recipe is not None:
-        options["data"] = found.recipe.data.name
+        options |= {"recipe": found.recipe.name, "data": found.recipe.data.name}
     save_weights(binary, target, options)
     print(f"{target}: {sum(p.numel() for p in binary.parameters()):,} parameters")
     print(binary.decoupling)

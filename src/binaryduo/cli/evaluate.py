@@ -19,8 +19,8 @@ def evaluate(
 ) -> None:
     """Load a trained network and measure loss, top-1 and top-5 on the test images.
 
-    A run is tested on its own data set unless --data names another one of the same shape; a file of weights does not
-    say which one it is for, so it needs --data.
+    A run is tested on its own data set unless --data names another one of the same shape. A file of weights that does
+    not say which one it is for needs --data; what `binaryduo decouple` writes says it.
 
     Example: `binaryduo evaluate runs/demo-duo --which best`, or `binaryduo evaluate vgg7-cifar10-duo-w1`
     """

@@ -215,10 +215,10 @@ def _trained(
         x, y, _ = _images(data, count)
     elif found.data is not None:
         x, y = _first(found.data, count)
-    elif found.recipe is not None:  # a pretrained network's card names the data, which are not loaded yet
+    elif found.recipe is not None and found.recipe.data.name != "imagenet":  # known by name, not loaded yet
         x, y = _first(load_data(found.recipe), count)
     else:
-        raise ArgumentError(f"{path} does not say which data it is for: add --data, e.g. --data cifar10")
+        raise ArgumentError(f"{path} does not say where its data are: add --data, e.g. --data cifar10")
     if tuple(x.shape[1:]) != found.shape:
         wanted, got = (" × ".join(str(n) for n in shape) for shape in (found.shape, x.shape[1:]))
         raise ArgumentError(f"the images are {got}, and {found.path} is of a network that takes {wanted}")

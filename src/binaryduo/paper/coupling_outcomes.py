@@ -129,7 +129,9 @@ def _behind(found: Comparison, when: str) -> str:
 def _undecided(found: Comparison, when: str) -> str:
     both = (found.over_baseline, found.over_scratch)
     if any(interval.half == float("inf") for interval in both):
-        return f"Undecided {when}: there is one seed only, and nothing to judge its scatter by."
+        return (
+            f"Undecided {when}: with one seed only, or seeds that agree, nothing shows how much runs scatter."
+        )
     bound = max(abs(interval.middle) + interval.half for interval in both)
     return f"Undecided within ±{bound:.2f} points {when}: {_against_both(found)}."
 

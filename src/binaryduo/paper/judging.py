@@ -31,7 +31,7 @@ class Interval:
     def shown(self, digits: int = 2) -> str:
         """ "+1.25 ± 0.40", or that there is no interval."""
         if math.isinf(self.half):
-            return f"{self.middle:+.{digits}f}, no interval: nothing shows how much runs scatter"
+            return f"{self.middle:+.{digits}f} (no interval, nothing shows how much runs scatter)"
         return f"{self.middle:+.{digits}f} ± {self.half:.{digits}f}"
 
 

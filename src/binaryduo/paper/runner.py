@@ -7,15 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from binaryduo._common.allocator import keep_memory
 from binaryduo._common.files import write_synced
 from binaryduo._common.locks import alone
+from binaryduo._common.progress import say
 from binaryduo.errors import ArgumentError, BinaryDuoError, BusyError
 from binaryduo.paper.claims import claimed, remove_ended
-from binaryduo.paper.experiment import Verdict, Workspace
+from binaryduo.paper.experiment import Unit, Verdict, Workspace
 from binaryduo.paper.registry import find
 from binaryduo.paper.results import Results, dump, folder, kept_units, missing, path_of, read, read_best
 
@@ -51,7 +53,7 @@ def run(
 
     `after(units left, seconds that the last one took)` is called whenever a unit is kept. Other processes may do the
     same at the same time: a unit that one of them has is passed over, and what it finds is kept beside ours. A unit
-    whose training is going on elsewhere is passed over too, and said once all others are done.
+    whose training is going on elsewhere is tried again once all others are done; if it still is, that is said.
     """
     experiment = find(name)
     own = experiment.profile(profile)
@@ -59,8 +61,9 @@ def run(
     keep_memory()
     path = path_of(name, own, results)
     path.parent.mkdir(parents=True, exist_ok=True)
-    begin, busy = time.perf_counter(), None
-    for unit in missing(name, own, results):
+    begin, busy = time.perf_counter(), list[Unit]()
+    todo = missing(name, own, results)
+    for count, unit in enumerate(chain(todo, busy)):  # those that were busy once more, at the end
         started = time.perf_counter()
         if minutes is not None and started - begin > 60 * minutes:
             return False
@@ -70,14 +73,15 @@ def run(
             try:
                 rows = experiment.measure(unit, place)
             except BusyError as error:  # two units, also of two experiments, may be of one training
-                busy = error
+                if count < len(todo):
+                    busy.append(unit)
+                else:
+                    say(f"{name}: {error}")
                 continue
             seconds = time.perf_counter() - started
             _keep({"unit": unit, "seconds": round(seconds, 2), "rows": rows}, name, own, results)
         after(len(missing(name, own, results)), seconds)
     remove_ended(experiment.units(own), path)
-    if busy is not None:
-        raise busy
     return not missing(name, own, results)
 
 

@@ -97,6 +97,8 @@ def unit(profile: str, seed: int, stages: int = 1, widen: float = 1.0, longer: i
     recipe = base(profile)
     if profile == "hours" and stages == 1:
         longer = as_long_as_two(profile)
+    if profile == "paper" and stages == 2:  # named, so that results with other rates are told from these
+        model = {"lr": BEST["duo"], "finetune_lr": FINETUNE, **model}
     if profile in TUNED and stages == 1:
         several = "duo" if model.get("levels", 2) != 2 else "baseline"
         model = {"lr": BEST["scratch" if model.get("variant") == "decoupled" else several], **model}
@@ -131,7 +133,7 @@ def recipe_of(work: Unit, root: Path | None = None) -> Recipe:
     first = replace(recipe.train, epochs=work["epochs"], lr=work.get("lr", recipe.train.lr))
     second = recipe.finetune
     if second is not None and work["finetune"]:
-        second = replace(second, epochs=work["finetune"])
+        second = replace(second, epochs=work["finetune"], lr=work.get("finetune_lr", second.lr))
     data = replace(recipe.data, root=None if root is None else str(root))
     data = replace(data, **{key: work[key] for key in ("image_size", "workers") if key in work})
     loop = replace(recipe.loop, seed=work["seed"])

@@ -158,13 +158,13 @@ def _of_search(search: checked.Json) -> str:
         if (top := best_setting(case)) is not None
     ]
     settings = "setting was" if tried == 1 else "settings were"
-    return f"{tried:,} {settings} tried. " + (
-        f"The best: {'; '.join(best)}." if best else "None is finished yet."
-    )
+    measured = any(s.get("mean") is not None for case in search["cases"].values() for s in case["settings"])
+    none = "None has all of its repeats." if measured else "None is finished yet."
+    return f"{tried:,} {settings} tried. " + (f"The best: {'; '.join(best)}." if best else none)
 
 
 def best_setting(case: checked.Json) -> checked.Json | None:
-    """The setting that the search itself calls the best; None where none is finished."""
+    """The setting that the search itself calls the best; None where none has all of its repeats."""
     settings = [{"mean": None, "n": 1, "failed": 0, **setting} for setting in case["settings"]]
     return next(iter(ranked(settings, 1)), None)
 

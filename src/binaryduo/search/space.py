@@ -5,7 +5,7 @@
 
 The paper says "13 different exponentially increasing weight decay values and 10 learning rates" and prints
 none. Ours: weight decay 1e-5 to 10 in half decades; learning rate 1e-4 to 5.12e-2, doubling; for
-fine-tuning a tenth of those rates. Decay is PyTorch's AdamW: each step takes away rate × decay of a weight.
+fine-tuning half of those rates. Decay is PyTorch's AdamW: each step takes away rate × decay of a weight.
 """
 
 import math
@@ -15,7 +15,7 @@ from binaryduo.errors import ArgumentError
 
 WEIGHT_DECAYS = "1e-5:10:13"
 LEARNING_RATES = "1e-4:5.12e-2:10"
-FINETUNING_RATES = "1e-5:5.12e-3:10"
+FINETUNING_RATES = "5e-5:2.56e-2:10"
 
 
 @dataclass(frozen=True)

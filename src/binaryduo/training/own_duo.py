@@ -76,6 +76,8 @@ def duo_of_model(
         raise ArgumentError("loop.decouple_from is best, and without a test split no network is the best")
     stages = {"train": stage, "finetune": finetune}
     recipe = own_recipe("duo", model, task, optimizer, stages, loop, images, tests, scheduler)
+    if finetuning is not optimizer:
+        recipe["task"]["finetune_rate"] = 0.5
     recipe["model"] |= {"levels": levels, "topology": topology}
     if interval is not None:
         recipe["model"]["interval"] = interval

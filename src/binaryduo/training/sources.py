@@ -53,7 +53,7 @@ class Source:
     """A network in evaluation mode, the file that its weights came from, and what is known about it.
 
     `options` are those of `models.build`; `recipe` and `data` are None for a plain file of weights. Of a pretrained
-    network the recipe names its data set, which is not loaded yet.
+    network, and of what `binaryduo decouple` wrote, the recipe names the data set, which is not loaded yet.
     """
 
     model: nn.Module
@@ -246,7 +246,12 @@ def _from_weights(path: Path, usual: dict[str, Any], given: dict[str, Any]) -> S
     except TypeError as error:
         raise CheckpointError(f"{path} has build options that cannot be used: {error}") from None
     load_weights(model, model_tensors(tensors), path, cast=True)
-    # What `binaryduo decouple` wrote says which images its run was trained on.
-    data = stored.get("data")
-    recipe = Recipe(name=path.stem, data=Data(name=data)) if isinstance(data, str) and data in KINDS else None
-    return Source(model.eval(), path, options, _image_shape(options), recipe)
+    return Source(model.eval(), path, options, _image_shape(options), _named_in(stored))
+
+
+def _named_in(stored: dict[str, Any]) -> Recipe | None:
+    """The recipe and the images that `binaryduo decouple` has noted; None where a file names no data set."""
+    name, data = stored.get("recipe"), stored.get("data")
+    if not isinstance(name, str) or not isinstance(data, str) or data not in KINDS:
+        return None
+    return Recipe(name=name, data=Data(data, image_size=stored.get("image_size")))
