@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from binaryduo._common import locks
-from binaryduo.errors import BinaryDuoError
 from binaryduo.cli.app import app
+from binaryduo.errors import BinaryDuoError
 from binaryduo.paper import runner
 from binaryduo.paper.claims import claim_of, claimed, taken
 from binaryduo.paper.experiment import Workspace
