@@ -59,6 +59,15 @@ def test_unfinished_results_are_not_judged(tmp_path: Path) -> None:
     assert line.notes == ["3 of 5 parts are done; a claim is judged where all of its parts are"]
 
 
+def test_a_search_without_a_finished_setting_is_no_result(tmp_path: Path) -> None:
+    (tmp_path / "search_precisions").mkdir()
+    cases = {"baseline": {"title": "baseline", "best": None}}
+    (tmp_path / "search_precisions" / "results.json").write_text(json.dumps({"cases": cases}))
+    line = paper_map.line_of(find("appendix-a"), tmp_path)
+    assert (line.verdict, line.number) == ("not run", "")
+    assert line.notes[0].endswith("nothing measured yet")
+
+
 def test_smaller_settings_are_told_and_judge_nothing(tmp_path: Path) -> None:
     epochs = [{"epoch": 1, "test_top1": 50.0}, {"epoch": 2}, {"epoch": 3, "test_top1": 49.5}]
     runs = {
@@ -74,9 +83,9 @@ def test_smaller_settings_are_told_and_judge_nothing(tmp_path: Path) -> None:
     cases = {"coupled": {"title": "coupled", "best": best}, "scratch": {"title": "scratch", "best": None}}
     (tmp_path / "search_grid").mkdir()
     (tmp_path / "search_grid" / "results.json").write_text(json.dumps({"cases": cases}))
-    assert (
-        paper_map.line_of(find("figure6-left"), tmp_path).notes[0].endswith("each grid: coupled 80.25 (n 2)")
-    )
+    line = paper_map.line_of(find("figure6-left"), tmp_path)
+    assert line.notes[0].endswith("each grid: coupled 80.25 (n 2)")
+    assert (line.verdict, line.number) == ("too small to say", "best of a reduced grid: coupled 80.25 (n 2)")
 
 
 def test_command_line(tmp_path: Path) -> None:
@@ -101,3 +110,4 @@ def test_command_line(tmp_path: Path) -> None:
     assert "drawn from figure1a_precision" in str(derived.exception)
     other = runner.invoke(app, ["reproduce", "appendix-a"])
     assert "binaryduo search --recipe vgg7-cifar10" in str(other.exception)
+    assert str(other.exception).endswith("reduced: binaryduo reproduce search-precisions")

@@ -81,18 +81,19 @@ def reproduce(
 def _experiments(name: str) -> list[str]:
     """The experiments of an artefact, or one by its own name, with hyphens or underscores."""
     from binaryduo.paper.artefacts import ARTEFACTS, beyond_the_paper, find
-    from binaryduo.paper.registry import EXPERIMENTS, RECORDS
+    from binaryduo.paper.registry import EXPERIMENTS, RECORDS, as_typed
 
     if name == "all":
         return list(dict.fromkeys(found for item in ARTEFACTS for found in item.experiments))
     if (own := name.replace("-", "_")) in (*EXPERIMENTS, *RECORDS):
         return [own]
     if name not in (known := [item.key for item in ARTEFACTS]):
-        known += [own.replace("_", "-") for own in (*beyond_the_paper(), *RECORDS)]
+        known += [as_typed(own) for own in (*beyond_the_paper(), *RECORDS)]
         raise unknown_name("artefact", name, known)
     item = find(name)
     if item.command is not None:
-        raise ArgumentError(f"{item.title} is made by another verb: {item.command}")
+        small = "" if item.reduced is None else f"; reduced: binaryduo reproduce {as_typed(item.reduced)}"
+        raise ArgumentError(f"{item.title} is made by another verb: {item.command}{small}")
     if item.pending is not None:
         raise ArgumentError(f"{item.title} cannot be reproduced: {item.pending}")
     return list(item.experiments)
@@ -191,7 +192,7 @@ def _list(results: Path | None) -> None:
     from binaryduo.cli.tables import new_table
     from binaryduo.paper.artefacts import beyond_the_paper
     from binaryduo.paper.paper_map import lines
-    from binaryduo.paper.registry import RECORDS, find, find_records
+    from binaryduo.paper.registry import RECORDS, as_typed, find, find_records
     from binaryduo.paper.results import folder, read_best
 
     table = new_table("name", "artefact", "profile run", "verdict")
@@ -204,9 +205,9 @@ def _list(results: Path | None) -> None:
         found = read_best(name, folder(results))
         state = "not run here" if found is None else f"{found.done} of {_parts(found.total)} done"
         profile = "" if found is None else found.profile
-        table.add_row(name.replace("_", "-"), find(name).title, profile, state)
+        table.add_row(as_typed(name), find(name).title, profile, state)
     for name in RECORDS:
-        table.add_row(name.replace("_", "-"), find_records(name).title, "", "")
+        table.add_row(as_typed(name), find_records(name).title, "", "")
     Console().print(table)
 
 

@@ -20,8 +20,8 @@ class Artefact:
     `judged` (all of them, if none does), for which the units of work with the values of `needs` are enough. `study` is
     an experiment of ours that judges it too, if it was run. `command` is another verb of the command line that makes
     it. `foremost` begins the claim whose number stands in the overview (else it is the first), `printed` is the paper's
-    one number where nothing was measured. `reduced` names results of a smaller setting that judge nothing, `beside` an
-    experiment of ours that belongs to it and judges nothing; `pending` says why nothing makes it yet.
+    one number where nothing was measured. `reduced` names results of a setting that is too small to say,
+    `beside` an experiment of ours that belongs to it and judges nothing; `pending` says why nothing makes it yet.
     """
 
     key: str
@@ -153,6 +153,7 @@ ARTEFACTS = (
         "Test accuracy over weight decay and learning rate, for each precision.",
         command="binaryduo search --recipe vgg7-cifar10 --metric best "
         "--cases baseline:full,baseline:16,baseline:8,baseline:4,baseline --yes",
+        reduced="search_precisions",
         beside="coupling_choices",
     ),
     Artefact(

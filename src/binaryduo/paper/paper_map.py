@@ -11,7 +11,7 @@ from typing import Any
 
 from binaryduo.paper.artefacts import ARTEFACTS, NOT_PRINTED, Artefact, beyond_the_paper
 from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
-from binaryduo.paper.registry import find, find_records
+from binaryduo.paper.registry import as_typed, find, find_records
 from binaryduo.paper.results import folder, missing, read_best
 
 HEAD = """# The paper, artefact by artefact
@@ -25,7 +25,8 @@ others are below it. Verdicts are judged on the last epoch:
   or below; paired where both sides have the same seeds, else Welch's; in `coupling-pays` with one deviation for all
   ways and lengths, as was decided before its runs;
 - **undecided**: that interval contains zero, or there is one seed only, or the two sides were trained unequally long;
-- **too small to say**: measured only on a quarter of the width after three epochs, which is no verdict on the paper;
+- **too small to say**: measured only on a quarter of the width after three epochs, or on a reduced grid of
+  settings of an even smaller network, which is no verdict on the paper;
 - **not run**: nothing was measured yet. The command of the artefact starts it, that of a figure or table with
   `--profile cpu` (reduced, for two cores) or `--profile paper` (the full setting), and continues it after an
   interruption.
@@ -88,19 +89,22 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
         else:
             numbers += [v.evidence for v in judged if v.setting.startswith(artefact.judged)][:2]
         pictures += sorted((root / name).glob("*.png"))
-    if artefact.reduced is not None and (note := _reduced(artefact.reduced, root)) is not None:
-        notes.append(note)
-        pictures += sorted((root / artefact.reduced).glob("*.png"))
+    reduced = None if artefact.reduced is None else _reduced(artefact.reduced, root)
+    if reduced is not None:
+        notes.append(reduced.note)
+        pictures += sorted((root / str(artefact.reduced)).glob("*.png"))
     if artefact.beside is not None and (own := read_best(artefact.beside, root)) is not None:
         experiment = find(artefact.beside)
         said = "" if experiment.numbers is None else experiment.numbers(own.rows)
-        notes.append(f"beside it, `reproduce {artefact.beside.replace('_', '-')}`: {said}")
+        notes.append(f"beside it, `reproduce {as_typed(artefact.beside)}`: {said}")
         pictures += sorted((root / artefact.beside).glob("*.png"))
     relevant = [v for v in details if v.setting.startswith(artefact.judged)] or details
     verdict = next((name for name in VERDICTS if any(v.verdict == name for v in relevant)), "not run")
     deciding = [v for v in relevant if v.verdict == verdict and v.number]
     foremost = [v for v in deciding if v.claim.startswith(artefact.foremost)] or deciding
     number, printed = (foremost[0].number, foremost[0].printed) if foremost else ("", artefact.printed)
+    if not details and reduced is not None and reduced.number:
+        verdict, number = TOO_SMALL, reduced.number
     if artefact.pending is not None:
         notes.append(artefact.pending)
     ours = "; ".join(dict.fromkeys(n for n in numbers if n))
@@ -120,7 +124,7 @@ def line_of(artefact: Artefact, results: Path | None = None) -> Line:
 
 def _command(artefact: Artefact, name: str, profile: str) -> str:
     """What measures these rows of an experiment, where there are none."""
-    how = artefact.how if name in artefact.experiments else f"binaryduo reproduce {name.replace('_', '-')}"
+    how = artefact.how if name in artefact.experiments else f"binaryduo reproduce {as_typed(name)}"
     usual = find(name).profile(None)
     return how if profile in ("full", usual) else f"{how} --profile {profile}"
 
@@ -131,16 +135,27 @@ def _enough(artefact: Artefact, name: str, results: Path) -> bool:
     return bool(artefact.needs) and not any(all(unit.get(k) == v for k, v in artefact.needs) for unit in left)
 
 
-def _reduced(name: str, results: Path) -> str | None:
-    """What a smaller experiment than the paper's has found: a search, or single runs under a budget of time."""
+@dataclass(frozen=True)
+class _Reduced:
+    """What a smaller experiment than the paper's has found; `number` is of a search alone."""
+
+    note: str
+    number: str = ""
+
+
+def _reduced(name: str, results: Path) -> _Reduced | None:
+    """A search, or single runs under a budget of time; None where there is none."""
     place, records = results / name, find_records(name)
     if records.collect is None or not place.is_dir():
         return None
-    found = "; ".join(records.collect(place)) or "nothing measured yet"
+    found = "; ".join(records.collect(place))
     if (place / "results.json").exists():
         where = _setting_of_search(json.loads((place / "results.json").read_text()))
-        return f"a reduced search ({where}), no check of the paper's numbers; the best of each grid: {found}"
-    return f"single runs under a budget of minutes, one seed, so nothing is judged by them: {found}"
+        said = f"a reduced search ({where}), no check of the paper's numbers; the best of each grid: "
+        number = f"best of a reduced grid: {found}" if found else ""
+        return _Reduced(said + (found or "nothing measured yet"), number)
+    said = "single runs under a budget of minutes, one seed, so nothing is judged by them: "
+    return _Reduced(said + (found or "nothing measured yet"))
 
 
 def _setting_of_search(found: dict[str, Any]) -> str:
@@ -182,7 +197,7 @@ def summary(found: list[Line]) -> str:
     return (
         f"Of {len(found)} artefacts of the paper {counts['holds']} hold, {counts['does not hold'] or 'none'} "
         f"{'fail' if counts['does not hold'] > 1 else 'fails'} to hold, {counts['undecided']} are undecided, "
-        f"{counts[TOO_SMALL]} were measured only on networks that are too small to say, and {counts['not run']} "
+        f"{counts[TOO_SMALL]} were measured only in settings that are too small to say, and {counts['not run']} "
         "were not run."
     )
 

@@ -38,7 +38,7 @@ EXPERIMENTS = (
     "other_tasks_choices",
     "other_tasks",
 )
-RECORDS = ("cifar10_budget", "search_grid", "search_overhead", "overview")
+RECORDS = ("cifar10_budget", "search_grid", "search_precisions", "search_overhead", "overview")
 
 
 def find(name: str) -> Experiment:
@@ -59,6 +59,15 @@ def find_records(name: str) -> Records:
         raise unknown_name("experiment", name, list(RECORDS))
     found: Records = _module(name).RECORDS
     return found
+
+
+def as_typed(name: str) -> str:
+    """What people type for an experiment.
+
+    >>> as_typed("coupling_pays")
+    'coupling-pays'
+    """
+    return name.replace("_", "-")
 
 
 def _module(name: str) -> Any:

@@ -23,14 +23,8 @@ sides. Decay hardly matters up to 1 in so short a training; 10 with a high rate 
 finite loss.
 """
 
-import json
-from pathlib import Path
-
-from binaryduo._common.files import write_synced
-from binaryduo.paper.experiment import Records, Workspace
-from binaryduo.search import Search, read_results
-from binaryduo.search.outcome import write_outcome
-from binaryduo.search.results import overhead
+from binaryduo.paper.searches import records
+from binaryduo.search import Search
 from binaryduo.training import named, with_settings
 
 SEARCH = Search(
@@ -54,40 +48,4 @@ SEARCH = Search(
     ),
 )
 
-
-def run(results: Path, place: Workspace, minutes: float | None) -> bool:
-    """160 trainings, minutes on two cores; a search that was stopped continues. This alone needs Optuna."""
-    from binaryduo.search import collect as collect_trials
-    from binaryduo.search import run_search
-    from binaryduo.search.local import SearchStopped, open_search
-
-    runs = place.runs / "search-grid"
-    try:
-        run_search(SEARCH, runs)
-    except SearchStopped as stopped:
-        print(stopped)
-        return False
-    storage, studies = open_search(SEARCH, runs, None)
-    found = {**collect_trials(SEARCH, studies), "overhead": overhead(runs)}
-    storage.engine.dispose()
-    results.mkdir(parents=True, exist_ok=True)
-    write_synced(results / "results.json", (json.dumps(found, indent=1) + "\n").encode())
-    return True
-
-
-def collect(results: Path) -> list[str]:
-    """The best of each case."""
-    cases = json.loads((results / "results.json").read_text())["cases"].values()
-    return [
-        f"{case['title']} {case['best']['mean']:.2f} (n {case['best']['n']})"
-        for case in cases
-        if case["best"] is not None
-    ]
-
-
-def plot(results: Path) -> list[Path]:
-    """Tables, contours and the comparison, from the JSON."""
-    return write_outcome(read_results(results), results)
-
-
-RECORDS = Records("search_grid", "The grids of Figure 6, reduced", run, collect, plot)
+RECORDS = records("search_grid", "The grids of Figure 6, reduced", SEARCH)
