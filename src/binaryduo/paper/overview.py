@@ -1,8 +1,8 @@
 """The README's picture: why binary activations train badly, what coupling does about it, and what it is worth.
 
 Drawn from committed results alone: results/figure3_cosine (cosine of the coarse gradient with CDG, toy problem),
-results/coupling_pays and other_tasks (what the ways reach, each tuned) and results/bench_infer (packed ResNet-18
-against other engines).
+results/coupling_pays, one_bit_weights and other_tasks (what the ways reach, each tuned) and results/bench_infer (packed
+ResNet-18 against other engines).
 `binaryduo reproduce overview` draws it as docs/overview.png.
 """
 
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from binaryduo.paper import one_bit_weights
 from binaryduo.paper.coupling_outcomes import accuracies, comparisons, pooled
 from binaryduo.paper.experiment import Records
 from binaryduo.paper.judging import Interval, difference
@@ -27,6 +28,7 @@ from binaryduo.paper.ways import WAYS
 from binaryduo.paper_values import IMAGENET
 
 BINARY, TERNARY, TUNED, SCRATCH, INK = "#b45309", "#0a58ca", "#0f766e", "#8a6d00", "#1b1f24"
+NETWORKS = {"vgg7": "VGG-7", "resnet18-sc-small": "narrow ResNet-18"}
 LAYERS = ("fc1", "fc2", "fc3")
 FULL_PRECISION = (
     69.8  # ImageNet top-1 of torchvision's ResNet18_Weights.IMAGENET1K_V1, as its documentation says
@@ -60,18 +62,22 @@ def diagnose(axes: Axes, results: Path) -> None:
     axes.legend(frameon=False, fontsize=9)
 
 
-def gains(results: Path) -> dict[str, tuple[Interval, Interval]]:
-    """The points that duo, and its topology from scratch, are above the baseline: as the paper compares, then at
-    equal epochs."""
+def gains(results: Path) -> dict[str, tuple[Interval, ...]]:
+    """The points that duo, and its topology from scratch where it was run, are above the baseline.
+
+    As the paper compares, then at equal epochs.
+    """
     study, tasks = read_best("coupling_pays", results), read_best("other_tasks", results)
+    one_bit = read_best("one_bit_weights", results)
     assert study is not None
     assert tasks is not None
-    found = {}
+    assert one_bit is not None
+    found: dict[str, tuple[Interval, ...]] = {}
     for epochs, schedule in ((100, "step"), (20, None)):
         ways = {way: accuracies(study.rows, way, epochs, schedule) for way in ("baseline", "scratch")}
         duo, scatter = accuracies(study.rows, "duo", 2 * epochs, schedule), pooled(study.rows)
         if duo and all(ways.values()):
-            name = f"CIFAR-10, {epochs} + {epochs} epochs\nagainst {epochs}, {_seeds(len(duo))}"
+            name = f"VGG-7, {epochs} + {epochs} epochs\nagainst {epochs}, {_seeds(len(duo))}"
             found[name] = (
                 scatter.difference(duo, ways["baseline"]),
                 scatter.difference(ways["scratch"], ways["baseline"]),
@@ -79,8 +85,13 @@ def gains(results: Path) -> dict[str, tuple[Interval, Interval]]:
     for budget in comparisons(study.rows):
         if not math.isinf(budget.over_baseline.half):
             count = min(len(accuracies(study.rows, way, budget.epochs)) for way in WAYS)
-            name = f"CIFAR-10, {budget.epochs} epochs\neach, {_seeds(count)}"
+            name = f"VGG-7, {budget.epochs} epochs\neach, {_seeds(count)}"
             found[name] = (budget.over_baseline, budget.topology)
+    for case in one_bit_weights.CASES:
+        duo_runs, baseline_runs = (case.by_seed(one_bit.rows, way) for way in one_bit_weights.WAYS)
+        network = NETWORKS[case.network]
+        name = f"{network}, one-bit weights,\n{case.epochs} epochs each, {_seeds(len(duo_runs))}"
+        found[name] = (difference(duo_runs, baseline_runs),)
     for task in TASKS:
         ours = {way: by_seed(tasks.rows, task, way) for way in WAYS}
         name = f"{task}, equal\nepochs, {_seeds(len(ours['duo']))}"
@@ -100,7 +111,9 @@ def train(axes: Axes, results: Path) -> None:
     found = gains(results)
     for row, intervals in enumerate(found.values()):
         sides = ((-0.13, TUNED, "o"), (0.13, SCRATCH, "s"))
-        for interval, (offset, colour, sign) in zip(intervals, sides, strict=True):
+        if len(intervals) == 1:
+            sides = ((0.0, TUNED, "o"), sides[1])
+        for interval, (offset, colour, sign) in zip(intervals, sides, strict=False):
             axes.errorbar(
                 interval.middle, row + offset, xerr=interval.half, fmt=sign, color=colour, capsize=3, ms=5
             )
@@ -108,7 +121,7 @@ def train(axes: Axes, results: Path) -> None:
     axes.set_yticks(range(len(found)), list(found), fontsize=7.5)
     axes.set_ylim(len(found) - 0.4, -1.5)  # the first on top, below the legend
     axes.set_xlabel("points above the binary baseline, 95 % intervals")
-    axes.set_title("Train: what it is worth, every way tuned", loc="left", fontsize=10)
+    axes.set_title("Train: what it is worth (VGG-7, ResNet-18: CIFAR-10)", loc="left", fontsize=10)
     signs = [
         Line2D([], [], marker="o", ls="", color=TUNED, label="coupled, decoupled, fine-tuned"),
         Line2D([], [], marker="s", ls="", color=SCRATCH, label="the same topology from scratch"),
@@ -141,7 +154,7 @@ def deploy(axes: Axes, results: Path) -> None:
 
 def draw(results: Path) -> Figure:
     """The three panels."""
-    figure = Figure(figsize=(13, 4.3), layout="constrained", dpi=110)
+    figure = Figure(figsize=(13, 4.8), layout="constrained", dpi=110)
     for axes, panel in zip(figure.subplots(1, 3), (diagnose, train, deploy), strict=True):
         panel(axes, results)
         axes.spines[["top", "right"]].set_visible(False)
