@@ -22,18 +22,14 @@ def records(name: str, title: str, search: Search) -> Records:
 
 def _run(search: Search, results: Path, runs: Path) -> bool:
     """Train what is missing, minutes on two cores. This alone needs Optuna."""
-    from binaryduo.search import collect as collect_trials
     from binaryduo.search import run_search
-    from binaryduo.search.local import SearchStopped, open_search
+    from binaryduo.search.local import SearchStopped
 
     try:
-        run_search(search, runs)
+        found = {**run_search(search, runs), "overhead": overhead(runs)}
     except SearchStopped as stopped:
         print(stopped)
         return False
-    storage, studies = open_search(search, runs, None)
-    found = {**collect_trials(search, studies), "overhead": overhead(runs)}
-    storage.engine.dispose()
     results.mkdir(parents=True, exist_ok=True)
     write_synced(results / "results.json", (json.dumps(found, indent=1) + "\n").encode())
     return True
