@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from binaryduo.errors import ArgumentError
-from binaryduo.search import draw_comparison, draw_contours, read_results
+from binaryduo.search import draw_comparison, draw_contours, pictures, read_results
 from binaryduo.search.outcome import write_outcome
 from binaryduo.search.results import ranked, settings_of
 from binaryduo.search.spec import identity
@@ -102,6 +103,24 @@ def test_pictures_of_scattered_settings(results: dict[str, Any], tmp_path: Path)
         draw_contours(results | {"cases": {"coupled": case}}, tmp_path / f"{count}.png")
         assert (tmp_path / f"{count}.png").stat().st_size > 5000
     draw_comparison([results], tmp_path / "comparison.png")
+
+
+def test_no_panel_is_empty_and_no_legend_repeats_the_axis(
+    results: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three precisions of one kind: the fourth panel is not drawn, and the axis tells the dots apart."""
+    drawn: list[Figure] = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
+    case = results["cases"]["coupled"]
+    levels = {"baseline:full": None, "baseline:4": 4, "baseline": 2}
+    cases = {name: {**case, "levels": value} for name, value in levels.items()}
+    draw_contours({**results, "cases": cases}, tmp_path / "contours.png")
+    draw_comparison([{**results, "cases": cases}], tmp_path / "comparison.png")
+    panels, comparison = drawn
+    assert [axes.axison for axes in panels.axes[:4]] == [True, True, True, False]
+    assert comparison.axes[0].get_legend() is None
+    draw_comparison([results], tmp_path / "comparison.png")
+    assert drawn[-1].axes[0].get_legend() is not None
 
 
 def test_the_live_table_counts(results: dict[str, Any]) -> None:

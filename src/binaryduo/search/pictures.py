@@ -34,13 +34,13 @@ def draw_contours(results: dict[str, Any], path: Path, names: list[str] | None =
     columns = min(2, len(chosen))
     rows = -(-len(chosen) // columns)
     figure = Figure(figsize=(5.6 * columns, 4.4 * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis, name in zip(axes, chosen, strict=False):
         case = results["cases"][name]
         shown = _contour(axis, case, _levels([s["mean"] for s in case["settings"] if s["mean"] is not None]))
         bar = figure.colorbar(shown, ax=axis, format="%.1f", pad=0.02)
         bar.set_label(f"{accuracy_of(results)}, mean over repeats (%)", fontsize=9)
-    for axis in list(axes)[len(chosen) :]:
+    for axis in axes[len(chosen) :]:
         axis.set_axis_off()
     figure.legend(handles=_explained(results, chosen), loc="outside lower center", ncols=3, frameon=False)
     _save(figure, path)
@@ -196,7 +196,10 @@ def _points(axis: Axes, entries: dict[str, Entry]) -> None:
     axis.set_xlabel("activation")
     axis.grid(axis="y", alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize=8.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    if (
+        len({parse_case(name).kind for name in entries}) > 1 or max(seen.values()) > 1
+    ):  # else the axis says it all
+        axis.legend(frameon=False, fontsize=8.5, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
 
 
 def _precision(levels: int | None) -> float:
