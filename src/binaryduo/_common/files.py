@@ -1,10 +1,13 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 from pathlib import Path
 
 from binaryduo._common.locks import Lock
 from binaryduo.errors import CheckpointError
+
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK)  # what such file systems answer
 
 
 def write_synced(path: Path, content: bytes, hint: str = "") -> None:
@@ -23,11 +26,12 @@ def write_synced(path: Path, content: bytes, hint: str = "") -> None:
     path = path if straight else path.resolve()
     part = path.with_name(path.name + ".part")
     lock = Lock(part)  # renamed with the file: who waits for it then locks the next one
+    ours = False
     try:
         if straight:
             path.write_bytes(content)
             return
-        lock.acquire(wait=True)
+        ours = _alone_if_possible(lock)
         with part.open("wb") as file:
             file.write(content)
             file.flush()
@@ -39,9 +43,20 @@ def write_synced(path: Path, content: bytes, hint: str = "") -> None:
         finally:
             os.close(folder)
     except OSError as problem:
-        part.unlink(missing_ok=True)
+        if ours:  # else another process may be writing it
+            part.unlink(missing_ok=True)
         raise CheckpointError(
             f"{path} could not be written ({problem.strerror}): nothing saved before is lost{hint}"
         ) from problem
     finally:
         lock.release()
+
+
+def _alone_if_possible(lock: Lock) -> bool:
+    """Wait for the lock; on a file system that knows none, two writers of one file are not kept apart."""
+    try:
+        return lock.acquire(wait=True)
+    except OSError as problem:
+        if problem.errno not in WITHOUT_LOCKS:
+            raise
+        return True

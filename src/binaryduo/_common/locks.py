@@ -42,6 +42,7 @@ class Lock:
             file.truncate(0)
             file.write(str(os.getpid()).encode())
         except OSError:  # the disk is full
+            self.path.unlink(missing_ok=True)
             file.close()
             raise
         self._file = file
