@@ -111,7 +111,13 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def server(tmp_path: Path, arrays: Arrays):  # type: ignore[no-untyped-def]
+def fetched() -> list[str]:
+    """What the server was asked for."""
+    return []
+
+
+@pytest.fixture
+def server(tmp_path: Path, arrays: Arrays, fetched: list[str]):  # type: ignore[no-untyped-def]
     """The official archive in miniature, behind a real HTTP server on the loopback."""
     site, inner = tmp_path / "site", tmp_path / "inner"
     site.mkdir()
@@ -123,6 +129,10 @@ def server(tmp_path: Path, arrays: Arrays):  # type: ignore[no-untyped-def]
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
+
+        def do_GET(self) -> None:
+            fetched.append(self.path)
+            super().do_GET()
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site)) as served:
         threading.Thread(target=served.serve_forever, daemon=True).start()
@@ -179,17 +189,18 @@ def test_of_many_that_fill_a_cold_cache_one_fetches(
     assert [path.name for path in tmp_path.iterdir()] == ["cifar10"]
 
 
-def test_many_fetch_one_file_and_one_that_cannot_be_stored_is_named(
-    server: tuple[Path, str], tmp_path: Path
+def test_of_many_one_fetches_a_file_and_one_that_cannot_be_stored_is_named(
+    server: tuple[Path, str], fetched: list[str], tmp_path: Path
 ) -> None:
     archive, url = server
     target, published = tmp_path / "cache" / "a.tar.gz", hashlib.md5(archive.read_bytes()).hexdigest()
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: downloads.download(url, target, published), range(3)))
     assert target.read_bytes() == archive.read_bytes()
+    assert len(fetched) == 1
     target.unlink()
     (target / "in the way").mkdir(parents=True)
-    with pytest.raises(DataError, match="could not be read"):
+    with pytest.raises(DataError, match=r"a\.tar\.gz could not be written"):
         downloads.download(url, target, published)
     assert list(target.parent.iterdir()) == [target]
 

@@ -3,6 +3,8 @@
 import hashlib
 import os
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from binaryduo._common.locks import alone
@@ -36,7 +38,7 @@ def download(url: str, target: Path, published: str, algorithm: str = "md5") -> 
                 )
             part.rename(target)
         except OSError as error:
-            raise DataError(f"{url} could not be read: {error}") from error
+            raise DataError(f"{target} could not be written: {error.strerror}") from error
         finally:
             part.unlink(missing_ok=True)
     return target
@@ -45,11 +47,26 @@ def download(url: str, target: Path, published: str, algorithm: str = "md5") -> 
 def _fetch(url: str, part: Path, algorithm: str) -> str:
     """Write what lies at the address to a file, and return its checksum."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    with urllib.request.urlopen(url, timeout=20) as answer, part.open("wb") as out, bar() as display:
-        length = answer.headers.get("Content-Length")
-        task = display.add_task(part.stem, total=int(length) if length else None)
-        while chunk := answer.read(1 << 20):
-            out.write(chunk)
-            digest.update(chunk)
-            display.advance(task, len(chunk))
-    return digest.hexdigest()
+    with part.open("wb") as out, bar() as display:
+        with _reading(url):
+            answer = urllib.request.urlopen(url, timeout=20)
+        with answer:
+            length = answer.headers.get("Content-Length")
+            task = display.add_task(part.stem, total=int(length) if length else None)
+            while True:
+                with _reading(url):
+                    chunk = answer.read(1 << 20)
+                if not chunk:
+                    return digest.hexdigest()
+                out.write(chunk)
+                digest.update(chunk)
+                display.advance(task, len(chunk))
+
+
+@contextmanager
+def _reading(url: str) -> Iterator[None]:
+    """What goes wrong here is the network's fault, and not the disk's."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{url} could not be read: {error}") from error
