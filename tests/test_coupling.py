@@ -133,6 +133,30 @@ def test_the_boundary_that_costs_most_is_narrowed_first() -> None:
     assert any(reason.startswith("a.0: narrowed further") for reason in coupled.coupling.reasons)
 
 
+def test_a_parametrized_layer_that_is_not_called_is_left_as_it_is() -> None:
+    """Its weight is computed, so that it has no parameter of that name."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(
+                *stem(16, 2), conv(16, 16), *stem(16, 2)[1:], nn.Flatten(), nn.Linear(1024, 4)
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.body(x)
+            return out
+
+    net, x = Net(), torch.rand(2, 3, 8, 8)
+    without: Any = bd.couple(net, x).coupling
+    net.spare = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+    coupled = bd.couple(net, x)
+    found: Any = coupled.coupling
+    assert found.widths == without.widths
+    assert found.baseline_weights - without.baseline_weights == 4 * 4 + 4  # directions and lengths
+    bd.decouple(coupled.eval(), x)
+
+
 def test_what_cannot_be_coupled_is_refused() -> None:
     net = nn.Sequential(*stem(6, 2), conv(6, 6), nn.BatchNorm2d(6), bd.nn.QuantAct(), *head(6))
     with pytest.raises(bd.BinaryDuoError, match="3 or more levels"):

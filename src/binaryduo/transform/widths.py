@@ -270,7 +270,10 @@ class Widths:
         shifts = self.analysis.of_kind(Kind.PARAMETER)  # a number for each channel, (1, C, 1, 1)
         known |= {id(self.analysis.model.get_parameter(str(node.target))) for node in shifts}
         model, kinds = self.analysis.model, nn.Linear | nn.modules.conv._ConvNd
-        layers = {id(m.get_parameter("weight")) for m in model.modules() if isinstance(m, kinds)}
+        own = (m.named_parameters(recurse=False) for m in model.modules() if isinstance(m, kinds))
+        layers = {
+            id(p) for named in own for name, p in named if name == "weight"
+        }  # parametrized ones have none
         rest = [p for p in model.parameters() if p.dim() > 1 and (p.numel() > 1 or id(p) in layers)]
         return [p for p in rest if id(p) not in known]
 
