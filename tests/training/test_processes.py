@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 from torch import nn
 
+from binaryduo.training import synced_norm
 from binaryduo.training.synced_norm import synchronise
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +46,20 @@ def test_batch_normalisation_that_is_not_synchronised_is_named(capsys: pytest.Ca
     model = synchronise(nn.Sequential(nn.BatchNorm3d(2), Own(2)))
     assert [type(module).__name__ for module in model] == ["SyncedBatchNorm3d", "Own"]
     assert "loop.sync_bn does not know Own:" in capsys.readouterr().err
+
+
+def test_batch_normalisation_in_half_precision_keeps_its_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is bfloat16 throughout, its running statistics too; as of two processes with the same images."""
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(synced_norm, "_sum", lambda value: 2 * value)
+    x = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(0)).bfloat16()
+    ours, plain = synchronise(nn.Sequential(nn.BatchNorm2d(3).bfloat16())), nn.BatchNorm2d(3)
+    assert ours(x).dtype == torch.bfloat16
+    plain(x.float().repeat(2, 1, 1, 1))
+    assert plain.running_var is not None
+    assert ours[0].running_var.dtype == torch.bfloat16
+    assert torch.allclose(ours[0].running_var.float(), plain.running_var, rtol=1e-2)
 
 
 def test_two_processes_train_like_one(tmp_path: Path) -> None:

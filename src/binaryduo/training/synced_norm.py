@@ -67,8 +67,9 @@ class _Synced(nn.modules.batchnorm._BatchNorm):
                 assert self.num_batches_tracked is not None
                 self.num_batches_tracked.add_(1)
                 share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-                self.running_mean.lerp_(mean, share)
-                self.running_var.lerp_(variance * (count / (count - 1)), share)
+                self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+                unbiased = variance * (count / (count - 1))
+                self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
         if not self.affine:
             return out.to(input.dtype)
         shape = (1, -1) + (1,) * (input.dim() - 2)
