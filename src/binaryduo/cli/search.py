@@ -139,8 +139,8 @@ def search(
         "name": name,
     }
     if resume:
-        wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
         _refuse(_given(context) - BESIDE_RESUME, "--resume continues the search with the settings it has")
+        wanted = search_from_yaml((_default(name) if out is None else out) / "search.yaml")
         if name not in (None, wanted.name):
             _refuse({"--name"}, f"the search in that folder is named {wanted.name!r}")
     else:

@@ -141,7 +141,8 @@ def _papers_verdicts(rows: list[Row], epochs: int, schedule: str | None = None) 
     ]
     more = ""
     if schedule is not None:
-        more = ", with its step schedule, one seed: how much runs scatter is known from the other lengths"
+        scatter = ": how much runs scatter is known from the other lengths" if pooled(rows).df else ""
+        more = f", with its step schedule, one seed{scatter}"
         found["coupled"] = [row["coupled"]["last"] for row in of_kind(rows, "duo", 2 * epochs, schedule)]
         claims += [
             (

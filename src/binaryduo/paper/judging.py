@@ -29,9 +29,9 @@ class Interval:
         return "does not hold" if self.middle + self.half < 0 else "undecided"
 
     def shown(self, digits: int = 2) -> str:
-        """ "+1.25 ± 0.40", or that there is no interval."""
+        """ "+1.25 ± 0.40", or "+1.25 ± ?" where nothing shows how much runs scatter."""
         if math.isinf(self.half):
-            return f"{self.middle:+.{digits}f} (no interval, nothing shows how much runs scatter)"
+            return f"{self.middle:+.{digits}f} ± ?"
         return f"{self.middle:+.{digits}f} ± {self.half:.{digits}f}"
 
 

@@ -24,7 +24,8 @@ others are below it. Verdicts are judged on the last epoch:
 - **holds**, **does not hold**: Student's 95 % interval of the difference between the means over seeds lies above zero,
   or below; paired where both sides have the same seeds, else Welch's; in `coupling-pays` with one deviation for all
   ways and lengths, as was decided before its runs;
-- **undecided**: that interval contains zero, or there is one seed only, or the two sides were trained unequally long;
+- **undecided**: that interval contains zero, or nothing shows how much runs scatter ("± ?": one seed only, except in
+  `coupling-pays`, whose other lengths show it), or the two sides were trained unequally long;
 - **too small to say**: measured only on a quarter of the width after three epochs, or on a reduced grid of
   settings of an even smaller network, which is no verdict on the paper;
 - **not run**: nothing was measured yet. The command of the artefact starts it, that of a figure or table with

@@ -141,7 +141,8 @@ def _whole_rows(found: Results, name: str) -> Iterator[None]:
             raise
         if not found.complete:
             raise ArgumentError(
-                f"{found.done} of {found.total} parts of {name} are done, too few to judge or draw: run the rest first"
+                f"{found.done} of {found.total} parts of {name} are done, too few to judge or draw: run the rest "
+                f"first; if that does not help, its rows are damaged ({type(problem).__name__}: {problem})"
             ) from problem
         raise ArgumentError(
             f"the rows of {name} are not whole ({type(problem).__name__}: {problem}): move its results away, and run "

@@ -16,10 +16,10 @@ Found (best mean ± deviation over two runs of the 20 settings, last epoch, held
     2 bits           78.20 ± 0.14 %   at decay 0.01, rate 0.064
     1 bit            75.30 ± 2.40 %   at decay 10,   rate 0.004
 
-The largest steps are from full precision to 4 bits (2.6 points) and from 2 bits to 1 (2.9), and single settings scatter as
-much. The best rate is the same for all precisions to a step of the grid; the one exception, 1 bit with much decay, is
-within the scatter of its two runs of 0.1 and 0.064 (75.20 %). Ten trials ended without a finite loss, all at the highest
-rate and decay.
+The largest steps are from full precision to 4 bits (2.6 points) and from 2 bits to 1 (2.9), and single settings scatter
+as much. The best rate is the same for all precisions to a step of the grid; the one exception, 1 bit with much decay,
+is within the scatter of its two runs of 0.1 and 0.064 (75.20 %). Ten trials ended without a finite loss, all at the
+highest rate and decay.
 """
 
 import dataclasses

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from binaryduo._common.files import write_synced
+from binaryduo.errors import ArgumentError
 from binaryduo.paper.experiment import Records, Workspace
 from binaryduo.paper.registry import as_typed
 from binaryduo.search import Search, read_results
@@ -15,6 +16,10 @@ def records(name: str, title: str, search: Search) -> Records:
     """The verbs of an experiment that is one search; a search that was stopped continues."""
 
     def run(results: Path, place: Workspace, minutes: float | None) -> bool:
+        if minutes is not None:
+            raise ArgumentError(
+                "a search has no --minutes: stop it with Ctrl-C, and the same command continues it"
+            )
         return _run(search, results, place.runs / as_typed(name))
 
     return Records(name, title, run, best_of_each, _plot)

@@ -62,7 +62,7 @@ def open_search(
     kept = folder / "search.yaml"
     if kept.exists() and identity(search_from_yaml(kept)) != identity(search):
         raise ArgumentError(
-            f"{kept} is another search: continue it with --resume alone, or use another folder"
+            f"{kept} is another search: continue it with --resume --out {folder} alone, or use another folder"
         )
     write_synced(kept, search_to_yaml(search).encode())
     storage = open_storage(database_url(folder) if url is None else url, search)
