@@ -1,5 +1,6 @@
 """The central claim's picture is drawn from rows of other experiments; its correlations are Spearman's."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from binaryduo.paper import central_claim as claim
+from binaryduo.paper import results
+from binaryduo.paper.registry import find
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -78,3 +81,22 @@ def test_networks_of_other_widths_are_not_mixed() -> None:
     ]
     assert claim.points(rows + narrow) == claim.points(rows)
     assert claim.verdicts(rows + narrow) == claim.verdicts(rows)
+
+
+def test_its_sources_are_of_one_profile_where_all_have_it(tmp_path: Path) -> None:
+    """One figure is finished at another width too: that alone does not take its networks out of the comparison."""
+    for name in claim.SOURCES:
+        experiment = find(name)
+        for profile in ("cpu", "hours")[: 2 if name == "figure1a_precision" else 1]:
+            path = results.path_of(name, experiment.profile(profile), tmp_path)
+            path.parent.mkdir(exist_ok=True)
+            units = [
+                {"unit": unit, "seconds": 1.0, "rows": [{**unit, "cosine": {}}]}
+                for unit in experiment.units(experiment.profile(profile))
+            ]
+            path.write_text(json.dumps({"units": units}))
+    found = results.read_best("central_claim", tmp_path)
+    assert found is not None
+    assert found.complete
+    assert found.profile == "cpu"
+    assert {row["recipe"] for row in found.rows if "recipe" in row} == {"reproduce-cpu"}

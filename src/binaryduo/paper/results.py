@@ -14,7 +14,7 @@ from typing import Any
 import binaryduo
 from binaryduo._common.hostile import read_json
 from binaryduo.errors import ArgumentError
-from binaryduo.paper.experiment import Row, Unit
+from binaryduo.paper.experiment import PROFILES, Row, Unit
 from binaryduo.paper.registry import find
 
 OWN = Path("runs/reproduce/results")  # where there is no checkout
@@ -134,8 +134,8 @@ def read(name: str, profile: str | None, results: Path) -> Results | None:
 
 
 def _read_sources(names: tuple[str, ...], profile: str | None, results: Path) -> Results | None:
-    """The best results of several experiments together; a part is one experiment."""
-    parts = [read(s, "smoke", results) if profile == "smoke" else read_best(s, results) for s in names]
+    """The results of several experiments together, of one profile where all have it; a part is one experiment."""
+    parts = [read(s, "smoke", results) for s in names] if profile == "smoke" else _alike(names, results)
     found = [part for part in parts if part is not None and part.rows]
     if not found:
         return None
@@ -143,6 +143,15 @@ def _read_sources(names: tuple[str, ...], profile: str | None, results: Path) ->
     trained = next((part.profile for part in found if part.profile != "full"), found[0].profile)
     complete = sum(part.complete for part in found)
     return Results(trained, rows, complete, len(names), sum(p.seconds for p in found), found[0].machine)
+
+
+def _alike(names: tuple[str, ...], results: Path) -> list[Results | None]:
+    """The most telling profile that all experiments have finished; without one, the best results of each."""
+    for profile in reversed(PROFILES[1:]):
+        parts = [read(name, profile, results) for name in names]
+        if all(part is not None and part.complete for part in parts):
+            return parts
+    return [read_best(name, results) for name in names]
 
 
 def read_best(name: str, results: Path) -> Results | None:
