@@ -13,6 +13,7 @@ from binaryduo.paper.artefacts import ARTEFACTS, NOT_PRINTED, Artefact, beyond_t
 from binaryduo.paper.experiment import TOO_SMALL, VERDICTS, Verdict
 from binaryduo.paper.registry import as_typed, find, find_records
 from binaryduo.paper.results import folder, missing, read_best
+from binaryduo.paper.searches import best_of_all
 
 HEAD = """# The paper, artefact by artefact
 
@@ -153,7 +154,8 @@ def _reduced(name: str, results: Path) -> _Reduced | None:
     if (place / "results.json").exists():
         where = _setting_of_search(json.loads((place / "results.json").read_text()))
         said = f"a reduced search ({where}), no check of the paper's numbers; the best of each grid: "
-        number = f"best of a reduced grid: {found}" if found else ""
+        best = best_of_all(place)
+        number = "" if best is None else f"best of a reduced grid: {best}"
         return _Reduced(said + (found or "nothing measured yet"), number)
     said = "single runs under a budget of minutes, one seed, so nothing is judged by them: "
     return _Reduced(said + (found or "nothing measured yet"))

@@ -42,9 +42,18 @@ def _run(search: Search, results: Path, runs: Path) -> bool:
 
 def best_of_each(results: Path) -> list[str]:
     """The best setting of each case, by its mean."""
+    return [said for _, said in _bests(results)]
+
+
+def best_of_all(results: Path) -> str | None:
+    """The best setting of the best case; None where none is finished."""
+    return max(_bests(results), default=(0.0, None))[1]
+
+
+def _bests(results: Path) -> list[tuple[float, str]]:
     cases = json.loads((results / "results.json").read_text())["cases"].values()
     return [
-        f"{case['title']} {case['best']['mean']:.2f} (n {case['best']['n']})"
+        (case["best"]["mean"], f"{case['title']} {case['best']['mean']:.2f} (n {case['best']['n']})")
         for case in cases
         if case["best"] is not None
     ]
