@@ -235,7 +235,7 @@ def test_on_a_phone(page: Path, browser: Browser) -> None:
     browser.open(page)
     browser.resize(390, 844, mobile=True)
     _until(browser, "document.querySelector('#plot0 .main-svg').getBoundingClientRect().width <= 390")
-    _until(browser, "document.documentElement.scrollWidth <= 390")  # the other plots follow one after the other
+    _until(browser, "document.documentElement.scrollWidth <= 390")  # the other plots follow
     assert (
         browser.value("Math.max(...[...document.querySelectorAll('.plot')].map(p => p.clientWidth))") <= 390
     )
